@@ -25,7 +25,7 @@
 #include "bench/program_flags.h"
 #include "bench/replay_timer.cuh"
 #include "bench/this_gpu.cuh"
-#include "head/certified/cuda/device_call.h"
+#include "head/certified/cuda/certified_kernels.h"
 #include "sampler/certified/sample_survivors.h"
 #include "sluice/cuda/certified_sample.hpp"
 #include "support/thread_pool.h"
@@ -178,7 +178,7 @@ class HeadBench {
       cuda::LaunchScore(argument_of(i), stream);
     });
     result.logits_us = timer_.Microseconds(
-        [&](int i, cudaStream_t stream) { cuda::LaunchSurvivors(argument_of(i), stream); });
+        [&](int i, cudaStream_t stream) { cuda::LaunchCertifiedPrefix(argument_of(i), stream); });
     for (int i = 0; i * batch < kStates; ++i) {
       call(i, nullptr);
       cuda::Project(head_, Hidden(i, batch), Logits(logits, batch), nullptr);
@@ -202,7 +202,7 @@ class HeadBench {
     result.us = timer_.Microseconds(call);
     if (device_planes_.kind == CertificateKind::kStrict) {
       auto by_first_plane = [&](int i, cudaStream_t stream) {
-        cuda::CallArgument argument = argument_of(i);
+        cuda::CertifiedArgs argument = argument_of(i);
         argument.memory.asked = nullptr;
         Draw(argument, params_of(i), ids.data(), stream);
       };
@@ -220,7 +220,7 @@ class HeadBench {
       }
       for (const int32_t few : few_) {
         result.few_us.push_back(timer_.Microseconds([&](int i, cudaStream_t stream) {
-          cuda::CallArgument argument = argument_of(i);
+          cuda::CertifiedArgs argument = argument_of(i);
           argument.few_to_refine = few;
           Draw(argument, params_of(i), ids.data(), stream);
         }));
@@ -250,10 +250,10 @@ class HeadBench {
   }
 
   // As SampleIds, of a call that was changed.
-  static void Draw(const cuda::CallArgument& argument, const cuda::RowParams& params, int32_t* ids,
+  static void Draw(const cuda::CertifiedArgs& argument, const cuda::RowParams& params, int32_t* ids,
                    cudaStream_t stream) {
     const cuda::DrawnTokens tokens = {ids, nullptr};
-    cuda::LaunchSurvivors(argument, stream);
+    cuda::LaunchCertifiedPrefix(argument, stream);
     cuda::SampleSurvivors(argument, params, DrawMethod::kGumbel, tokens, stream);
     cuda::LaunchDense(argument, stream);
     cuda::SampleDenseRows(argument, params, DrawMethod::kGumbel, tokens, stream);

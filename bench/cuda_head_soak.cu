@@ -23,7 +23,7 @@
 #include "bench/graph_timer.cuh"
 #include "bench/heads.h"
 #include "bench/program_flags.h"
-#include "head/certified/cuda/device_call.h"
+#include "head/certified/cuda/certified_kernels.h"
 #include "semantics/order.h"
 #include "semantics/philox.h"
 #include "semantics/widen.h"
@@ -63,7 +63,7 @@ double LargestError(const Found& found) {
   return static_cast<double>(semantics::FloatOf(uint32_t{found.most}));
 }
 
-__global__ void IntervalsKernel(cuda::CallMemory memory, int64_t tiles, int64_t vocab,
+__global__ void IntervalsKernel(cuda::CertifiedWorkspace memory, int64_t tiles, int64_t vocab,
                                 const float* logits, Found* found) {
   const int64_t at = int64_t{blockIdx.y} * tiles * kTileRows;
   const float* const exact = logits + int64_t{blockIdx.y} * vocab;
@@ -173,7 +173,7 @@ int Run(const Options& options) {
         weights.data(), vocab, static_cast<int>(dim), static_cast<uint32_t>(n * batch),
         hidden.data());
     cuda::Project(head, call.hidden, all, nullptr);
-    const cuda::CallArgument argument = cuda::ArgumentOf(call, question);
+    const cuda::CertifiedArgs argument = cuda::ArgumentOf(call, question);
     cuda::LaunchEncode(argument, nullptr);
     cuda::LaunchScore(argument, nullptr);
     IntervalsKernel<<<dim3(32, static_cast<unsigned>(batch)), kThreads>>>(

@@ -59,7 +59,7 @@ class Measurement {
       all.dense_bytes += stats.dense_bytes;
       for (size_t r = 0; r < results_.size(); ++r) {
         const bool is_same = results_[r].id == dense_results_[r].id &&
-                             (!task_.wants_cut || results_[r].cut == dense_results_[r].cut);
+                             (!task_.needs_cut || results_[r].cut == dense_results_[r].cut);
         timing.is_exact = timing.is_exact && is_same;
       }
     }
@@ -98,13 +98,13 @@ class Measurement {
     TurnResult turn = {};
     turn.dense_time = TimeOf([&] { Project(head_.head(), hidden, {}, LogitsOf(), execution_); });
     turn.time = TimeOf([&] {
-      turn.stats = task_.wants_cut
+      turn.stats = task_.needs_cut
                        ? SampleFromHead(head_, {hidden, {}}, params, keys_, {}, DrawMethod::kGumbel,
                                         results_, {}, execution_)
                        : SampleIdsFromHead(head_, {hidden, {}}, params, keys_, {},
                                            DrawMethod::kGumbel, ids_, {}, {}, execution_);
     });
-    for (size_t r = 0; r < ids_.size() && !task_.wants_cut; ++r) results_[r].id = ids_[r];
+    for (size_t r = 0; r < ids_.size() && !task_.needs_cut; ++r) results_[r].id = ids_[r];
     Sample({LogitsOf(), params, keys_}, DrawMethod::kGumbel, dense_results_, execution_);
     return turn;
   }

@@ -27,7 +27,7 @@ struct HeadTask {
   std::string_view name;
   std::string_view parameters;
   SelectParams params;
-  bool wants_cut = true;
+  bool needs_cut = true;
 };
 const std::vector<HeadTask>& HeadTasks();
 

@@ -148,7 +148,7 @@ bool HeadCheck::IsDenseToken(const CertifiedHead& head, const HeadQuestion& ques
   TokenResult dense, result;
   Sample({LogitsOf(), {&question.params, 1}, {&key, 1}}, DrawMethod::kGumbel, {&dense, 1},
          execution_);
-  if (question.wants_cut) {
+  if (question.needs_cut) {
     stats = SampleFromHead(head, {hidden, {}}, {&question.params, 1}, {&key, 1}, {},
                            DrawMethod::kGumbel, {&result, 1}, {&row, 1}, execution_);
   } else {

@@ -18,7 +18,7 @@ struct HeadQuestion {
   std::string_view name;
   int32_t first = 0;  // k; 0: a token, by `params`
   SelectParams params = {};
-  bool wants_cut = true;
+  bool needs_cut = true;
 };
 std::span<const HeadQuestion> HeadQuestions();
 

@@ -1,4 +1,4 @@
-// Keys that a server asks for: from a file with one a line.
+// Keys that a server accepts: from a file with one a line.
 #pragma once
 
 #include <string>

@@ -18,7 +18,7 @@ class App;
 
 namespace sluice::cli {
 
-// Adds the command and all of its subcommands. What the command line asks for becomes `action`.
+// Adds the command and all of its subcommands. `action` becomes what the command line selects.
 void AddBench(CLI::App& app, std::function<void()>& action);
 
 // Empty lists are everything that there is, unless said otherwise. The command line has checked the
@@ -131,7 +131,7 @@ struct BenchTopkOptions {
 };
 void RunBenchTopk(const BenchTopkOptions& options, std::ostream& out, const Terminal& terminal);
 
-// sluice bench rows: the rows that the benches time, as a file of fp32 and a JSON header beside it.
+// sluice bench rows: the rows that the benches time, as a file of fp32 and a JSON header for it.
 struct BenchRowsOptions {
   int64_t vocab = 128256;
   int64_t rows = 0;  // 0: 200, or 5 when is_quick
@@ -188,7 +188,7 @@ struct BenchServeOptions {
   bool ignores_end = true;
   std::string model;
   std::string api_key;
-  int64_t pid = 0;  // the server's, to tell its CPU time
+  int64_t pid = 0;  // the server's, to report its CPU time
   uint64_t seed = 1;
   std::string json_path;
   bool is_quick = false;

@@ -68,7 +68,7 @@ Names AlgorithmNames() {
   return names;
 }
 
-// A subcommand whose options live as long as it does. `run` is what it does.
+// A subcommand with options that live as long as it does. `run` is what it does.
 template <typename Options, typename Run>
 std::pair<CLI::App*, Options*> AddCommand(CLI::App& bench, const char* name, const char* help,
                                           std::function<void()>& action, const Run& run) {
@@ -347,7 +347,7 @@ void AddBenchEngine(CLI::App& bench, std::function<void()>& action) {
 void AddSoak(CLI::App& bench, std::function<void()>& action) {
   const auto [command, options] = AddCommand<BenchSoakOptions>(
       bench, "soak",
-      "many requests of every kind through an engine, which must leave nothing behind", action,
+      "many requests of every kind through an engine, which must leave nothing unreleased", action,
       [](const BenchSoakOptions& o) { RunBenchSoak(o, std::cout, Terminal::Detect()); });
   const auto add = [command = command](const char* flag, auto& value, int64_t most,
                                        const char* help) {

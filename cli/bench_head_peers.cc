@@ -120,11 +120,11 @@ void RunBenchHeadPeers(const BenchHeadPeersOptions& options, std::ostream& out,
       Number(weight.rows) + " x " + Number(weight.columns) + " " + std::string(Name(weight.dtype));
   PrintEnvironment(
       out,
-      (is_made ? "What the certified head of a made head of " + size + " stands beside,\non " +
+      (is_made ? "The certified head of a made head of " + size + " next to its peers,\non " +
                      Number(run.states) + " states; tree: " + Fixed(options.tree_share, 2) +
                      " of its rows' variance"
-               : "What the certified head of " + options.source.ShortName() + ", " + size +
-                     ", stands beside,\non hidden states of a text, and of the model's own "
+               : "The certified head of " + options.source.ShortName() + ", " + size +
+                     ", next to its peers,\non hidden states of a text, and of the model's own "
                      "continuations") +
           ". Counts, no times.\n"
           "Clusters: the softmax to within epsilon by balls; certified: within an eighth of\n"

@@ -19,7 +19,7 @@
 
 namespace sluice::cli {
 
-// Of all values, those whose names were asked for: all, when none was.
+// The values with the given names: all, when no name is given.
 template <typename T>
 std::vector<T> Chosen(std::span<const T> all, const std::vector<std::string>& names) {
   std::vector<T> chosen;
@@ -37,7 +37,7 @@ std::vector<std::string> NamesOf(std::span<const T> values) {
   return names;
 }
 
-// Every one once; all that are available, when none was asked for.
+// Every one once; all that are available, when no name is given.
 std::vector<Backend> ChosenBackends(const std::vector<std::string>& names);
 // The same without the reference.
 std::vector<Backend> ChosenVectorBackends(const std::vector<std::string>& names);
@@ -67,8 +67,8 @@ class Progress {
   bool is_shown_;
 };
 
-// The JSON of a bench: {"env", "commit", "rows"}. The file is opened first, because nobody wants to
-// hear of it after minutes; without a path nothing is written.
+// The JSON of a bench: {"env", "commit", "rows"}. The file is opened first, so that a bad path is
+// reported at once and not after minutes; without a path nothing is written.
 class JsonFile {
  public:
   explicit JsonFile(const std::string& path);

@@ -20,8 +20,8 @@ double GigabytesPerSecond(const Group& group, double nanoseconds) {
   return static_cast<double>(group.vocab) * static_cast<double>(SizeOf(group.dtype)) / nanoseconds;
 }
 
-// The definition is no algorithm for speed, and an algorithm that was asked for by name is there to
-// compare with: what is promised holds for what Sluice chooses.
+// The definition is no algorithm for speed, and an algorithm that was chosen by name serves as a
+// comparison: what is promised holds for what Sluice chooses.
 bool IsPromised(const Cell& cell) {
   return cell.backend != Backend::kRef && cell.algorithm == research::Algorithm::kAuto;
 }

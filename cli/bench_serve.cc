@@ -22,7 +22,7 @@ namespace {
 using bench::LoadResult;
 using bench::ServeFigure;
 
-// "http://HOST:PORT" with an optional slash behind it.
+// "http://HOST:PORT" with an optional slash at its end.
 bench::Endpoint EndpointOf(std::string_view url) {
   const auto refuse = [&] { ThrowInvalid("url", std::string(url), "http://HOST:PORT"); };
   constexpr std::string_view kScheme = "http://";
@@ -43,7 +43,7 @@ bench::Endpoint EndpointOf(std::string_view url) {
   return endpoint;
 }
 
-// Ids, so that a prompt has as many tokens as was asked for: any model has the first thousand.
+// Ids, so that a prompt has as many tokens as requested: any model has the first thousand.
 std::string PromptJson(int64_t tokens, std::mt19937_64& random) {
   std::string json = "[";
   for (int64_t i = 0; i < tokens; ++i) {

@@ -12,7 +12,7 @@ namespace {
 using bench::SoakResult;
 
 constexpr std::string_view kScript =
-    "Once upon a time there was a miller who had three sons. \xE4\xBD\xA0\xE5\xA5\xBD, said the "
+    "Once upon a time there was a miller with three sons. \xE4\xBD\xA0\xE5\xA5\xBD, said the "
     "first; the second went to the king's castle, and the third stayed with the cat "
     "\xF0\x9F\x90\xB1.\n\n";
 
@@ -38,11 +38,11 @@ void Print(std::ostream& out, const SoakResult& result, const Terminal& terminal
     if (result.ends[i] == 0) continue;
     table.Add({std::string(Name(static_cast<GenerationEnd>(i))), Number(result.ends[i])});
   }
-  table.Add({"left behind by a frontend", Number(result.left_behind)});
+  table.Add({"left open by a frontend", Number(result.left_behind)});
   table.Add({"preemptions", Number(result.engine.preemptions)});
   table.Add({"tokens", Number(result.tokens)});
-  table.Add({"discarded behind a stop", Number(result.engine.tokens_discarded_stop)});
-  table.Add({"discarded behind an abort", Number(result.engine.tokens_discarded_abort)});
+  table.Add({"discarded after a stop", Number(result.engine.tokens_discarded_stop)});
+  table.Add({"discarded after an abort", Number(result.engine.tokens_discarded_abort)});
   for (const MustBeZero& fault : Faults(result)) table.Add({fault.what, Number(fault.count)});
   table.Add({"seconds", Fixed(result.seconds, 1)});
   table.Add({"requests a second", Short(static_cast<double>(result.requests) / result.seconds)});

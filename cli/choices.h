@@ -32,7 +32,7 @@ std::string ListText(const std::vector<std::string>& names);
 // "; did you mean 'top-k'?" where one of the names is near, else nothing.
 std::string DidYouMean(std::string_view word, const std::vector<std::string>& names);
 
-// Checks the values of every option whose type is a choice, in this command and all below it.
+// Checks the values of every option that has choices, in this command and all below it.
 void CheckChoices(CLI::App& app);
 
 }  // namespace sluice::cli

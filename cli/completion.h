@@ -28,7 +28,7 @@ struct CompletedCommand {
   bool takes_file = false;                  // a positional
 };
 
-// Of the command and all below it. Values are those of options whose type is a choice; files are
+// Of the command and all below it. Values are those of options that have choices; files are
 // those of the types FILE and DIR.
 std::vector<CompletedCommand> CompletedCommands(const CLI::App& app);
 

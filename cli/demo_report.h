@@ -1,4 +1,4 @@
-// What the demonstration found out, for whoever prints it.
+// What the demonstration found out, for its printers.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace sluice::cli {
 
-// One token whose logit an adjustment changed; `after` is -inf when it was masked.
+// One token with a logit that an adjustment changed; `after` is -inf when it was masked.
 struct LogitChange {
   int32_t id;
   float before;

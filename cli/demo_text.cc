@@ -87,7 +87,7 @@ class DemoPrinter {
       table.Add({stage.name, stage.parameter, ChangesText(stage)});
     }
     table.Print(out_, terminal_);
-    if (report_.adjustments.empty()) out_ << "  nothing is asked for\n";
+    if (report_.adjustments.empty()) out_ << "  the request changes no logit\n";
   }
 
   // "2 tokens: mill 9.500 -> 7.917, ...", those that were the most likely first.

@@ -1,4 +1,4 @@
-// sluice engine: a model behind an endpoint, for frontends in other processes.
+// sluice engine: a model at an endpoint, for frontends in other processes.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ struct EngineCommandOptions {
   EndpointOptions endpoint;
 };
 
-// Adds the command. What the command line asks for becomes `action`.
+// Adds the command. `action` becomes what the command line selects.
 void AddEngine(CLI::App& app, std::function<void()>& action);
 
 void RunEngine(const EngineCommandOptions& options, std::ostream& out);

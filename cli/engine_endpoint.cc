@@ -52,7 +52,7 @@ void ServeEngine(Engine& engine, EngineInfo info, const EndpointOptions& options
   std::exception_ptr failure;
   try {
     server.Run(stop.token());
-  } catch (...) {  // the runner's: told when it is known what had been done until then
+  } catch (...) {  // the runner's: thrown after the report of what had been done until then
     failure = std::current_exception();
   }
   const EngineReport report{.model = model,

@@ -1,4 +1,4 @@
-// What sluice engine and sluice mock-engine do alike: an engine behind an endpoint until a signal
+// What sluice engine and sluice mock-engine do alike: an engine at an endpoint until a signal
 // comes, and what it has done.
 #pragma once
 

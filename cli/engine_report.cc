@@ -13,8 +13,8 @@ void PrintReport(const EngineReport& report, std::ostream& out) {
       << ": " << engine.aborted << " aborted, " << engine.rejected << " rejected\n"
       << "  " << Count(engine.tokens, "token") << " in " << Count(engine.steps, "step")
       << ", prompts " << Count(engine.prompt_tokens, "token") << "; " << engine.tokens_given
-      << " given, " << engine.tokens_discarded_stop << " behind a stop, "
-      << engine.tokens_discarded_abort << " behind an abort\n"
+      << " given, " << engine.tokens_discarded_stop << " after a stop, "
+      << engine.tokens_discarded_abort << " after an abort\n"
       << "  " << Count(engine.preemptions, "preemption") << ", "
       << Count(engine.stale_aborts, "abort") << " too late\n"
       << "  model " << Duration(engine.model_ns) << ", engine " << Duration(engine.own_ns)

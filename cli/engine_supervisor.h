@@ -22,8 +22,8 @@ struct EngineSupervisorOptions {
   // frontends look for it there.
   std::vector<std::string> command;
   std::chrono::milliseconds start_timeout = std::chrono::minutes(10);  // a large model is read
-  // The first start behind an end comes at once, the next ones wait for `delay`, twice that, and so
-  // on up to `longest_delay`; from the beginning again behind one that lived for `settled`.
+  // The first start after an end comes at once, the next ones wait for `delay`, twice that, and so
+  // on up to `longest_delay`; from the beginning again after one that lived for `settled`.
   std::chrono::milliseconds delay{1'000};
   std::chrono::milliseconds longest_delay{30'000};
   std::chrono::milliseconds settled{60'000};
@@ -36,7 +36,7 @@ class EngineSupervisor {
   // Returns when the engine listens. Throws what EngineProcess throws, also when `stop` comes
   // first; later on a stop ends nothing but the starting again. Has a thread.
   EngineSupervisor(EngineSupervisorOptions options, const std::stop_token& stop);
-  // Asks the engine to end, and kills it after two seconds.
+  // Sends the engine a signal to end, and kills it after two seconds.
   ~EngineSupervisor();
   EngineSupervisor(const EngineSupervisor&) = delete;
   EngineSupervisor& operator=(const EngineSupervisor&) = delete;

@@ -20,7 +20,7 @@ struct FaultOptions {
   int64_t kill_at = -1;             // the process, before this step
   int64_t fail_at = -1;             // the runner, in this step
   // One of so many frames with tokens; 0: none.
-  int64_t late = 0;       // is held back and sent behind the next one
+  int64_t late = 0;       // is held back and sent after the next one
   int64_t duplicate = 0;  // is sent twice
   int64_t drop = 0;
   int64_t truncate = 0;

@@ -63,7 +63,7 @@ void Record(const GenerateOptions& options, const Generation& generation,
 }
 
 #ifdef SLUICE_HAS_LINK
-// What the engine decides is not to be asked for here.
+// Flags of what the engine decides are refused here.
 void AddEngineFlags(CLI::App& command, GenerateOptions& options) {
   CLI::Option* const engine =
       command
@@ -157,7 +157,7 @@ void RunGenerate(const GenerateOptions& options, std::ostream& out, const Termin
   };
   const Stopwatch stopwatch;
   view->Begin();
-  // Nobody reads on when a write has failed.
+  // A write that fails means that its reader is gone.
   while (generator.live_choices() > 0 && interrupt.signal() == 0 && out) show(generator.Step());
   if (!out) return;
   if (generator.live_choices() > 0) show(generator.Cancel());

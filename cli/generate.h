@@ -26,7 +26,7 @@ struct GenerateOptions {
 #endif
 };
 
-// Adds the command. What the command line asks for becomes `action`.
+// Adds the command. `action` becomes what the command line selects.
 void AddGenerate(CLI::App& app, std::function<void()>& action);
 
 // Text to `out`, everything else to standard error. Throws Interrupted, when all is said, if a

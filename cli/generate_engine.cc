@@ -49,7 +49,7 @@ class EngineGeneration {
     if (options_.echoes_prompt && streams()) out_ << prompt_.text << std::flush;
     const Clock::time_point start = Clock::now();
     Submit();
-    // Nobody reads on when a write has failed.
+    // A write that fails means that its reader is gone.
     while (client_->live_requests() > 0 && out_) {
       if (interrupt.signal() != 0) Abort();
       for (const ClientOutput& output : client_->Poll(kPollTime)) Take(output);
@@ -72,7 +72,7 @@ class EngineGeneration {
  private:
   bool streams() const { return asked_.choices == 1 && !options_.as_json; }
 
-  // All choices have the seed of the first; their number tells their noise apart.
+  // All choices have the seed of the first; their number makes their noise differ.
   void Submit() {
     ClientRequest request{.params = asked_.params,
                           .prompt = prompt_.ids,

@@ -8,7 +8,7 @@
 
 namespace sluice::cli {
 
-// One object at the end; with as_json_lines, one for each token in front of it.
+// One object at the end; with as_json_lines, one for each token before it.
 std::unique_ptr<GenerateView> MakeJsonView(const GenerateOptions& options,
                                            const Generation& generation, std::ostream& out);
 

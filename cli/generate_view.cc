@@ -95,7 +95,7 @@ class ChoicesView : public GenerateView {
 };
 
 // Every token with its candidates: on a terminal a table that is drawn again for each, and the text
-// when it is done; else one table behind the other.
+// when it is done; else one table after the other.
 class CandidatesView : public GenerateView {
  public:
   CandidatesView(const GenerateOptions& options, const Generation& generation, std::ostream& out,

@@ -1,5 +1,5 @@
 // One prompt on its way through a model: loading, the prompt, and the generator with what its
-// readers want to know.
+// readers show.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// What sluice generate and sluice trace are asked for: a model, a prompt, and how to go on.
+// The flags that sluice generate and sluice trace share: a model, a prompt, and how to go on.
 #pragma once
 
 #include <cstdint>

@@ -49,7 +49,7 @@ void Print(const InspectModelOptions& options, const Checkpoint& checkpoint, std
   table.Add({"ends with", EndTokens(checkpoint)});
   table.Add({"chat template", checkpoint.text().has_chat_template() ? "yes" : "no"});
   table.Add({"a token reads", Megabytes(info.weight_bytes)});
-  table.Add({"of that the head",
+  table.Add({"the head's share",
              Megabytes(head_bytes) + ", " +
                  Percent(static_cast<double>(head_bytes) / static_cast<double>(info.weight_bytes)) +
                  ": " + Number(head.weight.rows) + " x " + Number(head.weight.columns) + " " +

@@ -1,12 +1,12 @@
-// Ctrl-C and termination, as a question that a loop asks between two steps.
+// Ctrl-C and termination, as a flag that a loop reads between two steps.
 #pragma once
 
 #include <csignal>
 
 namespace sluice::cli {
 
-// Thrown when everything is said, for main to exit with 128 and the signal's number, as shells have
-// it: 130 behind Ctrl-C.
+// Thrown when everything is said, for main to exit with 128 and the signal's number, as shells do:
+// 130 after Ctrl-C.
 struct Interrupted {
   int signal;
 };

@@ -7,7 +7,7 @@
 
 namespace sluice::cli {
 
-// Columns and rows of the terminal behind standard output; 80 x 24 where it does not tell.
+// Columns and rows of the terminal at standard output; 80 x 24 where it reports none.
 struct TerminalSize {
   int columns = 80;
   int rows = 24;
@@ -31,7 +31,7 @@ class LiveBlock {
   size_t height_ = 0;
 };
 
-// The last `lines` lines of a text on a terminal of that many columns, a line end behind each.
+// The last `lines` lines of a text on a terminal of that many columns, each with a line end.
 std::string LastLines(std::string_view text, int columns, int lines);
 
 }  // namespace sluice::cli

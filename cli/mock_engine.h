@@ -28,7 +28,7 @@ struct MockEngineOptions {
   int32_t steps_in_flight = 0;
 };
 
-// Adds the command. What the command line asks for becomes `action`.
+// Adds the command. `action` becomes what the command line selects.
 void AddMockEngine(CLI::App& app, std::function<void()>& action);
 
 void RunMockEngine(const MockEngineOptions& options, std::ostream& out);

@@ -1,7 +1,7 @@
 // Logits in a .npy file of numpy: one row (1-D) or several (2-D, C order), little-endian float32 or
 // float16, or bfloat16 as ml_dtypes writes it ('<V2', 'bfloat16'). Format versions 1 to 3.
 //
-// Only the row that is asked for is read. Everything that does not fit throws Error, its parameter
+// Only the requested row is read. Everything that does not fit throws Error, with its parameter
 // named "FILE: what".
 #pragma once
 

@@ -13,7 +13,7 @@ class App;
 namespace sluice::cli {
 
 // A flag and an environment variable for every parameter: top_k is --top-k and SLUICE_TOP_K. What
-// `params` holds is the default. In front of them --params, a file of JSON that they override.
+// `params` holds is the default. Before them --params, a file of JSON that they override.
 // Text that is no value of the parameter throws Error; the ranges are left to Validate.
 //
 //   lists of ids  1,2      words  1:2,3 (tokens by colons)      bias  17:2.5,18:-100

@@ -1,4 +1,4 @@
-// A folder that nobody else of this machine may look into, until the end of its life.
+// A folder that no other user of this machine may look into, until the end of its life.
 #pragma once
 
 #include <string>

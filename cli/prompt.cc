@@ -38,7 +38,7 @@ Prompt EncodePrompt(std::string text, const GenerationOptions& options, const Mo
                     " of the model's context; --truncate-prompt leaves out its beginning");
   }
   if (options.truncates_prompt) {
-    // What the model wants in front of every text stays.
+    // What the model needs before every text stays.
     const std::vector<int32_t> around = model.tokenizer().Encode("");
     const bool has_first = !around.empty() && !prompt.ids.empty() && prompt.ids[0] == around[0];
     prompt.ids = TruncatePrompt(prompt.ids, context, options.max_tokens, has_first ? 1 : 0);

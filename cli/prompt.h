@@ -11,12 +11,12 @@
 namespace sluice::cli {
 
 struct Prompt {
-  std::string text = {};  // with --chat behind the template
+  std::string text = {};  // with --chat after the template
   std::vector<int32_t> ids = {};
   int64_t truncated_tokens = 0;
 };
 
-// What was asked for, before any template. Throws Error when there is none.
+// The prompt as given, before any template. Throws Error when there is none.
 std::string ReadPromptText(const GenerationOptions& options);
 
 // Throws Error when it does not fit into the context, unless it may be truncated.

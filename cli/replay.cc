@@ -61,7 +61,7 @@ ClientRequest RequestOf(const EngineRequest& record) {
           .mode = OutputMode::kFinal};
 }
 
-// Every request, at most so many at once. Fewer outputs when a signal came.
+// Every request, at most `concurrency` at once. Fewer outputs when a signal came.
 std::vector<RequestOutput> RunAll(const std::vector<RequestRecord>& records, Client& client,
                                   int64_t concurrency, const InterruptGuard& interrupt,
                                   ProgressLine& progress) {
@@ -77,7 +77,7 @@ std::vector<RequestOutput> RunAll(const std::vector<RequestRecord>& records, Cli
       try {
         places[client.Submit(RequestOf(records[place].request)).value] = place;
       } catch (const Error& error) {
-        // A slot is free when the engine has said its last word of it, which may be behind the end.
+        // A slot is free after the engine's last message of it, which may follow the end.
         if (error.code() == ErrorCode::kExhausted) break;
         throw Error(error.code(), "request " + Number(next + 1) + ": " + error.parameter(),
                     error.value(), error.allowed());

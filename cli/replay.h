@@ -1,4 +1,4 @@
-// sluice replay: recorded requests once more, and whether they give the same.
+// sluice replay: recorded requests once more, and whether their outputs are equal.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct ReplayOptions {
   bool as_json = false;
 };
 
-// Adds the command. What the command line asks for becomes `action`.
+// Adds the command. `action` becomes what the command line selects.
 void AddReplay(CLI::App& app, std::function<void()>& action);
 
 // Throws, when all is said, where a request failed, or gave something else than its record says.

@@ -1,4 +1,4 @@
-// What explain and inspect FILE share: a row of a file, what its request asks for, and how it is
+// What explain and inspect FILE share: a row of a file, its request's parameters, and how it is
 // computed.
 #pragma once
 
@@ -27,7 +27,7 @@ void AddBackendFlag(CLI::App& command, Backend& backend);
 // --backend and --algorithm.
 void AddExecutionFlags(CLI::App& command, ExecutionOptions& options);
 
-constexpr uint64_t kRowSeed = 0;  // of a row whose request has none
+constexpr uint64_t kRowSeed = 0;  // of a row with a request that has none
 
 struct RowOptions {
   std::string path;

@@ -61,7 +61,7 @@ void RowRun::Sample() {
   const Backend backend = options_.execution.backend;
   const int64_t vocab = file_.vocab();
   adjusted_.resize(static_cast<size_t>(vocab));
-  // The step draws at the position behind the history; only its adjusted values are of interest.
+  // The step draws at the position after the history; only its adjusted values are of interest.
   Sampler sampler({.vocab = vocab, .max_requests = 1, .backend = backend});
   const RequestHandle request = sampler.Add({.params = options_.params,
                                              .prompt = options_.prompt,

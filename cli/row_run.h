@@ -1,5 +1,5 @@
 // One row of a .npy file, through the library: the definition's explanations, and the same row by
-// the backend and the algorithm that were asked for.
+// the backend and the algorithm that the command line chooses.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class RowRun {
 
   // "logits.npy, row 0 of (2, 32000) float32".
   std::string Title() const;
-  // What both commands say in JSON in front of their own.
+  // What both commands say in JSON before their own.
   void WriteHead(JsonWriter& json) const;
   // Throws, for main to report, when the backend did not give what the definition gives.
   void CheckAgainst(const Explanation& explanation) const;

@@ -27,7 +27,7 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<RowsTe
       sizes_(tensors_.size(), 0),
       file_(PartOf(path), std::ios::binary) {
   // As long as the longest numbers make it, so that it can be written again. Data begins at a
-  // multiple of eight bytes, as the format wants it.
+  // multiple of eight bytes, as the format requires.
   constexpr uint64_t kLargest = uint64_t{1} << 60;
   const std::vector<uint64_t> largest(tensors_.size(), kLargest);
   header_size_ = (HeaderText(largest).size() + 7) / 8 * 8;

@@ -50,7 +50,7 @@ class SafetensorsWriter {
   std::string path_;
   std::vector<RowsTensor> tensors_;
   Metadata metadata_;
-  std::vector<std::vector<std::byte>> held_;  // of the tensors behind the first
+  std::vector<std::vector<std::byte>> held_;  // of the tensors after the first
   std::vector<uint64_t> sizes_;               // in bytes
   size_t header_size_ = 0;
   std::ofstream file_;

@@ -30,7 +30,7 @@ namespace {
 
 constexpr const char* kKeyVariable = "SLUICE_API_KEY";
 
-// Of the engine of its own: the flag here, and the same of sluice engine.
+// Of the engine of its own: the flag here, and the flag of sluice engine.
 constexpr std::pair<const char*, const char*> kEngineFlags[] = {
     {"--weights", "--weights"},
     {"--engine-threads", "--threads"},
@@ -160,7 +160,7 @@ class OwnEngine {
       command.insert(command.end(), {"--model", setup.source.directory});
     }
     command.insert(command.end(), options.engine_arguments.begin(), options.engine_arguments.end());
-    // Who its frontends are is no news here.
+    // Its frontends are of no interest here.
     command.emplace_back("--quiet");
     if (!setup.is_quiet && Terminal::Detect(STDERR_FILENO).can_redraw) {
       command.emplace_back(kRelayProgressFlag);

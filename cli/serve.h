@@ -1,4 +1,4 @@
-// sluice serve: HTTP in front of an engine of its own, or of engines elsewhere.
+// sluice serve: HTTP for an engine of its own, or for engines elsewhere.
 #pragma once
 
 #include <functional>
@@ -18,14 +18,14 @@ namespace sluice::cli {
 struct ServeOptions {
   ServerOptions server;
   EngineSetup setup;                          // of the engine of its own
-  std::vector<std::string> engine_arguments;  // the same, as that gets them
+  std::vector<std::string> engine_arguments;  // of that engine, as its process gets them
   std::string chat_template_path;
   std::string api_key_path;
   bool only_checks = false;
   bool as_json = false;
 };
 
-// Adds the command. What the command line asks for becomes `action`.
+// Adds the command. `action` becomes what the command line selects.
 void AddServe(CLI::App& app, std::function<void()>& action);
 
 // One line on `out` when it can be reached, "listening on URL" or an object of JSON; then it serves
@@ -43,7 +43,7 @@ void CheckAddress(const ServerOptions& server);
 // Whether it is to wait for an engine of vLLM, which has no other frontend then.
 bool HasVllmEngine(const ServerOptions& server);
 
-// The model's text, with another template where one is asked for.
+// The model's text, with another template where one is given.
 ModelText OpenServedText(const ServeOptions& options);
 
 }  // namespace sluice::cli

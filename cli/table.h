@@ -1,4 +1,4 @@
-// A table of text whose columns are as wide as their widest cell.
+// A table of text with columns as wide as their widest cell.
 #pragma once
 
 #include <algorithm>

@@ -19,7 +19,7 @@ struct Terminal {
   static Terminal Detect(int file = 1);
 
   // What a stranger's text may show: on a terminal its control characters, but for line ends and
-  // tabs, are spelled out ("\x1b"), so that none moves the cursor, changes a title or asks for an
+  // tabs, are spelled out ("\x1b"), so that none moves the cursor, changes a title or requests an
   // answer; elsewhere the text as it is. Whole characters of UTF-8, please.
   std::string Printable(std::string_view text) const;
   std::string Styled(std::string_view text, Style style) const;

@@ -13,7 +13,7 @@ class App;
 
 namespace sluice::cli {
 
-// Adds both commands. What the command line asks for becomes `action`.
+// Adds both commands. `action` becomes what the command line selects.
 void AddTextCommands(CLI::App& app, std::function<void()>& action);
 
 struct TokenizerFile {

@@ -1,4 +1,4 @@
-// Memory for a call of the library, at the alignment that it asks for.
+// Memory for a call of the library, at the alignment that it requires.
 #pragma once
 
 #include <cstddef>

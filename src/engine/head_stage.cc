@@ -6,7 +6,7 @@
 
 #include "engine/clock.h"
 #include "sampler/request_state.h"
-#include "semantics/deciding_tokens.h"
+#include "semantics/filter_class.h"
 #include "sluice/certified_sample.hpp"
 #include "sluice/select.hpp"
 
@@ -46,7 +46,8 @@ DenseCause CauseOf(const SamplingParams& params, int64_t output_length, int64_t 
     return DenseCause::kAdjustments;
   }
   const SelectParams select = params.Select();
-  if (semantics::DecidingTokens(select, params.draw_method, vocab) != semantics::Decides::kMass) {
+  if (semantics::FilterClassOf(select, params.draw_method, vocab) !=
+      semantics::FilterClass::kMass) {
     return DenseCause::kNone;
   }
   // The token of a nucleus alone is known for little (docs/certified-head-proof.md); its Cut is

@@ -192,10 +192,10 @@ void EnqueueFirst(const ShardHeadCall& call, const ShardArgument& argument, void
     question.first_id = argument.first_id;
     question.vocab = argument.vocab;
   }
-  const CallArgument head = ArgumentOf(call.head, question);
+  const CertifiedArgs head = ArgumentOf(call.head, question);
   const TopPlaces first = {argument.memory.indices, argument.memory.values,
                            argument.memory.statuses};
-  LaunchSurvivors(head, stream);
+  LaunchCertifiedPrefix(head, stream);
   LaunchTopOfSurvivors(head, first, stream);
   if (has_draws) LaunchSurvivingDraws(argument, head, stream);
   LaunchDense(head, stream);
@@ -215,7 +215,7 @@ void EnqueueDense(const ShardHeadCall& call, const ShardArgument& argument, void
   // The hidden states are in the head's workspace, as its planes took them.
   QuestionArgument question = {};
   question.k = call.candidates;
-  const CallArgument head = ArgumentOf(call.head, question);
+  const CertifiedArgs head = ArgumentOf(call.head, question);
   ProjectListed(head.head, head.dtype,
                 {head.memory.hidden, argument.memory.open_rows, argument.memory.open_count,
                  static_cast<float*>(call.logits.data), call.logits.stride, head.bitmask},

@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "cuda/row_launch.h"
-#include "head/certified/cuda/device_call.h"
+#include "head/certified/cuda/certified_kernels.h"
 #include "semantics/host_device.h"
 #include "sluice/cuda/shards.hpp"
 #include "sluice/cuda/topk.hpp"
@@ -113,9 +113,9 @@ void EnqueueFirst(const ShardHeadCall& call, const ShardArgument& argument, void
 // After the merge: the logits of the rows that it has not decided.
 void EnqueueDense(const ShardHeadCall& call, const ShardArgument& argument, void* stream);
 void LaunchDraws(const ShardArgument& argument, DType dtype, void* stream);
-// After LaunchSurvivors of a head that lists what may win: rows that it cannot decide join the
-// dense ones.
-void LaunchSurvivingDraws(const ShardArgument& argument, const CallArgument& head, void* stream);
+// After LaunchCertifiedPrefix of a head that lists what may win: rows that it cannot decide join
+// the dense ones.
+void LaunchSurvivingDraws(const ShardArgument& argument, const CertifiedArgs& head, void* stream);
 void LaunchReports(const ShardArgument& argument, void* stream);
 void LaunchOpen(const ShardArgument& argument, void* stream);
 void LaunchMerge(const ShardArgument& argument, void* stream);

@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
-#include "semantics/deciding_tokens.h"
 #include "semantics/draw.h"
+#include "semantics/filter_class.h"
 #include "semantics/nucleus.h"
 
 namespace sluice {

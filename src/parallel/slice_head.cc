@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "semantics/deciding_tokens.h"
+#include "semantics/filter_class.h"
 #include "semantics/mask.h"
 #include "semantics/validate.h"
 #include "support/check.h"
@@ -19,7 +19,7 @@
 namespace sluice {
 namespace {
 
-using semantics::Decides;
+using semantics::FilterClass;
 using semantics::Token;
 
 constexpr float kRoundings = 0.01f;
@@ -59,19 +59,19 @@ SliceHead::Plan SliceHead::PlanOf(int64_t row) const {
   if (!semantics::AreValid(params, call_.limits) || !semantics::IsValid(PerRow(call_.keys, row))) {
     return {false, false, 0};
   }
-  switch (semantics::DecidingTokens(params, call_.method, rank_.vocab())) {
-    case Decides::kFirst: {
+  switch (semantics::FilterClassOf(params, call_.method, rank_.vocab())) {
+    case FilterClass::kFirst: {
       // With all ties of the last one: by one more it is known that there are none.
       const bool has_ties = params.profile.ties == Ties::kAll;
       const int64_t wanted =
           semantics::IsGreedy(params) ? 1 : int64_t{params.top_k} + (has_ties ? 1 : 0);
       return {wanted <= candidates_, false, std::min(wanted, candidates_)};
     }
-    case Decides::kLikely:
+    case FilterClass::kLikely:
       return {true, false, candidates_};
-    case Decides::kSoftmax:
+    case FilterClass::kSoftmax:
       return {true, true, 1};
-    case Decides::kMass:
+    case FilterClass::kMass:
       break;
   }
   return {false, false, candidates_};

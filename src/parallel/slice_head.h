@@ -58,7 +58,7 @@ class SliceHead final : public SliceSource {
   Plan PlanOf(int64_t row) const;
 
   void ListFromPlanes();
-  // Why the certificate does not say what is wanted of the row; kNone: it does.
+  // Why the certificate does not decide what the row needs; kNone: it does.
   DenseReason ListFrom(int64_t row, RowCertificate& certificate, std::byte* memory);
   void ListFromTokens(int64_t row, const CertifiedTokens& all);
   // memory: a token for each of the logits.

@@ -6,7 +6,7 @@
 // that is more than a maximum of another slice can change among scores (rank_draws_cuda.cu). Rows
 // with too many survivors are left to the head's dense logits, and rank_draws_cuda.cu sends their
 // tokens.
-#include "head/certified/cuda/device_course.cuh"
+#include "head/certified/cuda/row_progress.cuh"
 #include "head/certified/cuda/survivor_list.cuh"
 #include "parallel/device_shards.h"
 
@@ -17,7 +17,7 @@ constexpr int kThreads = 512;
 
 struct SurvivingDraws {
   ShardArgument shard;
-  CallArgument head;
+  CertifiedArgs head;
 };
 
 struct ReportMemory {
@@ -39,19 +39,19 @@ __device__ uint64_t* Clear(const ShardArgument& shard, int row, RowStatus status
   return tokens;
 }
 
-__device__ void WriteReport(const SurvivingDraws& argument, const RowCourse& course, int row,
+__device__ void WriteReport(const SurvivingDraws& argument, const RowProgress& progress, int row,
                             ReportMemory& memory) {
   const ShardArgument& shard = argument.shard;
-  const RowStatus status = StatusOf(course);
+  const RowStatus status = StatusOf(progress);
   uint64_t* const tokens = Clear(shard, row, status);
   if (status != RowStatus::kOk) return;
   const Team block(memory.team);
   const CertifiedTokens survivors = TokensOf(argument.head, row);
-  const semantics::Stream stream = semantics::GumbelStream(course.key);
+  const semantics::Stream stream = semantics::GumbelStream(progress.key);
   auto score_of = [&](const semantics::Token& token) {
     const int32_t id = shard.first_id + token.id;
-    return token.x * course.draw_scale +
-           semantics::Gumbel(semantics::NoiseBits(course.key, stream, id));
+    return token.x * progress.draw_scale +
+           semantics::Gumbel(semantics::NoiseBits(progress.key, stream, id));
   };
   const uint64_t first = FirstSurvivor(block, survivors);
   uint64_t best = 0;
@@ -88,32 +88,32 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ ReportMemory memory;
   LetNextKernelStart();
   AwaitKernelBefore();
-  const CallArgument& head = argument.head;
+  const CertifiedArgs& head = argument.head;
   const int row = static_cast<int>(blockIdx.x);
-  RowCourse& course = head.memory.courses[row];
-  const bool is_drawn = course.decides == Decides::kSoftmax;
+  RowProgress& progress = head.memory.progress[row];
+  const bool is_drawn = progress.filter_class == FilterClass::kSoftmax;
   if (threadIdx.x == 0) {
     memory.sent = 0;
     argument.shard.memory.lengths[row] = is_drawn ? 0 : argument.shard.rows.vocab;
   }
   if (!is_drawn) return;
   __syncthreads();
-  const bool has_too_many = HasTooMany(head, course);
-  if (!has_too_many && course.way != RowCourse::Way::kDense)
-    WriteReport(argument, course, row, memory);
+  const bool has_too_many = HasTooMany(head, progress);
+  if (!has_too_many && progress.way != RowProgress::Way::kDense)
+    WriteReport(argument, progress, row, memory);
   __syncthreads();
   if (threadIdx.x != 0) return;
-  if (has_too_many) LeaveToDense(course, DenseReason::kSurvivors);
+  if (has_too_many) LeaveToDense(progress, DenseReason::kSurvivors);
   Report(head, row);
 }
 
 }  // namespace
 
-void LaunchSurvivingDraws(const ShardArgument& shard, const CallArgument& head, void* stream) {
+void LaunchSurvivingDraws(const ShardArgument& shard, const CertifiedArgs& head, void* stream) {
   SurvivingDraws argument = {shard, head};
-  LaunchBehind(reinterpret_cast<const void*>(SurvivingDrawsKernel),
-               {.blocks = static_cast<unsigned>(shard.rows.rows), .threads = kThreads}, &argument,
-               stream);
+  LaunchDependent(reinterpret_cast<const void*>(SurvivingDrawsKernel),
+                  {.blocks = static_cast<unsigned>(shard.rows.rows), .threads = kThreads},
+                  &argument, stream);
 }
 
 }  // namespace sluice::cuda

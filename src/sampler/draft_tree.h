@@ -1,5 +1,5 @@
-// The drafts of a request as a tree. Node 0 is the end of its tokens, node i + 1 draft i, whose row
-// of the logits has the same number. Without parents they are a chain.
+// The drafts of a request as a tree. Node 0 is the end of its tokens, node i + 1 draft i, which has
+// the row of the logits with its number. Without parents they are a chain.
 #pragma once
 
 #include <algorithm>
@@ -21,14 +21,14 @@ class DraftTree {
   int32_t Parent(int32_t i) const {
     return parents_.empty() ? i : parents_[static_cast<size_t>(i)] + 1;
   }
-  // The first draft behind a node from `draft` on; size(): none. Those behind a node come after it.
+  // The first child draft of a node from `draft` on; size(): none. Children come after their node.
   int32_t NextBehind(int32_t node, int32_t draft) const {
     draft = std::max(draft, node);
     if (parents_.empty()) return draft == node ? node : size();
     while (draft < size() && Parent(draft) != node) ++draft;
     return draft;
   }
-  // The first one behind a node that is this token.
+  // The first child of a node that is this token.
   int32_t Find(int32_t node, int32_t token) const {
     int32_t draft = NextBehind(node, 0);
     while (draft < size() && drafts_[static_cast<size_t>(draft)] != token) {

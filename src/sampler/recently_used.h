@@ -15,7 +15,7 @@ class RecentlyUsed {
  public:
   explicit RecentlyUsed(size_t most) : most_(most) { entries_.reserve(most); }
 
-  // Uses it; null when it is not there. Valid until the next Add.
+  // Uses it; null when the key is absent. Valid until the next Add.
   Value* Find(const Key& key) {
     for (Entry& entry : entries_) {
       if (!(entry.key == key)) continue;

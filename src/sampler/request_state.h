@@ -1,4 +1,4 @@
-// What the sampler knows of one request: its parameters in the form the stages read, its tokens,
+// The sampler's state of one request: its parameters in the form the stages read, its tokens,
 // and how often it has seen each of them.
 #pragma once
 
@@ -39,7 +39,7 @@ class RequestState {
   // Whether the next token's logits are to be changed at all, a bitmask and a forced token aside.
   bool HasAdjustments() const;
 
-  // Room for one token more: an Accept behind it does not throw.
+  // Room for one token more: an Accept after it does not throw.
   void Grow();
   void Accept(int32_t token);
   void Rollback(size_t count);  // at most output_length()

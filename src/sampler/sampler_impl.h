@@ -3,7 +3,7 @@
 //
 //   sampler.cc       admission, and the public face
 //   step_checks.cc   what a step may be given
-//   step.cc          the step; certified/certified_step.cc: the same from a certified head
+//   step.cc          the step; certified/certified_step.cc: a step from a certified head
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ class Sampler::Impl {
   };
 
   // What one worker needs for a row: its adjusted values, the workspace of the stages, and room for
-  // the drafts behind it.
+  // the drafts after it.
   struct Worker {
     std::span<float> values;
     std::span<std::byte> workspace;

@@ -44,7 +44,7 @@ void Sampler::Impl::StepRequestRows(const StepInput& input, const StepOutput& ou
   RequestState& state = StateOf(request.request);
   const Execution serial{options_.backend, {}, worker.workspace};
   const int64_t rows = static_cast<int64_t>(request.drafts.size()) + 1;
-  int32_t node = 0;  // of the tree of drafts; -1: behind the last token
+  int32_t node = 0;  // of the tree of drafts; -1: after the last token
   for (int64_t n = 0; n < rows; ++n) {
     const int64_t r = first_row + n;
     TokenResult& result = output.tokens[static_cast<size_t>(r)];

@@ -223,8 +223,8 @@ TEST_F(CCertifiedStep, RefusesWhatDoesNotFitAndAcceptsNothing) {
       "and Remove has not seen",
       [&](Call& c) { c.requests = stale.data(); });
   expect_refused(
-      "requests = a request with a logits processor is not allowed: requests whose processors do "
-      "not run: those have to see all logits",
+      "requests = a request with a logits processor is not allowed: requests with no processor "
+      "that runs: processors need all logits",
       [&](Call& c) { c.requests = processed.data(); });
   ExpectFailure(call_with([](Call& c) { c.results = nullptr; }, &Call::Step), "results" + elements);
   ExpectFailure(call_with([](Call& c) { c.ids = nullptr; }, &Call::StepIds), "ids" + elements);

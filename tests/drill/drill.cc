@@ -83,8 +83,8 @@ void RunShards(const Case& c, const std::vector<int32_t>& ids) {
   // Between processes, and by a certified head: the first tokens do not decide such a row.
   Expect(NeedOf(c.params, key, whole.vocab) == RowNeed::kRow,
          std::string(c.name) + ": ranks do not fetch the row");
-  Expect(semantics::DecidingTokens(c.params, DrawMethod::kGumbel, whole.vocab) ==
-                 semantics::Decides::kMass &&
+  Expect(semantics::FilterClassOf(c.params, DrawMethod::kGumbel, whole.vocab) ==
+                 semantics::FilterClass::kMass &&
              !semantics::IsNucleus(c.params),
          std::string(c.name) + ": a certified head takes the row");
 }

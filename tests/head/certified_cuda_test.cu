@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cuda/ptx.cuh"
-#include "head/certified/cuda/plain_root.cuh"
+#include "head/certified/cuda/branchless_sqrt.cuh"
 #include "tests/head/head_on_device.h"
 #include "tests/head/planted.h"
 #include "tests/support/params.h"
@@ -19,7 +19,7 @@ class CertifiedCuda : public HeadOnDevice, public ::testing::WithParamInterface<
 
 class PlantedFaultCuda : public DeviceTest {};
 
-class PlainRootsCuda : public DeviceTest {};
+class BranchlessSqrtCuda : public DeviceTest {};
 
 // Lets the next kernel start, and only some milliseconds later has written.
 __global__ void WriteLateKernel(std::byte* to, const std::byte* from, int64_t bytes) {
@@ -31,14 +31,15 @@ __global__ void WriteLateKernel(std::byte* to, const std::byte* from, int64_t by
 }
 
 // Counts the numbers with a plain root for which it is not sqrtf's.
-__global__ void ComparePlainRootsKernel(unsigned long long* plain, unsigned long long* wrong) {
+__global__ void CompareBranchlessSqrtKernel(unsigned long long* plain, unsigned long long* wrong) {
   unsigned long long of_thread = 0;
   const uint32_t threads = gridDim.x * blockDim.x;  // a power of two
   for (uint32_t bits = blockIdx.x * blockDim.x + threadIdx.x;;) {
     const float x = __uint_as_float(bits);
-    if (cuda::HasPlainRoot(x)) {
+    if (cuda::HasBranchlessSqrt(x)) {
       ++of_thread;
-      if (__float_as_uint(cuda::PlainRoot(x)) != __float_as_uint(sqrtf(x))) atomicAdd(wrong, 1);
+      if (__float_as_uint(cuda::BranchlessSqrt(x)) != __float_as_uint(sqrtf(x)))
+        atomicAdd(wrong, 1);
     }
     if (bits >= ~0u - threads + 1) break;
     bits += threads;
@@ -56,9 +57,9 @@ Rows MakeStates(const Rows& head, int64_t count, Random& random) {
 }
 
 // All of them: normal numbers from 2^-101 on.
-TEST_F(PlainRootsCuda, AreTheRoundedOnes) {
+TEST_F(BranchlessSqrtCuda, AreTheRoundedOnes) {
   const OnDevice<unsigned long long> counts({0, 0});
-  ComparePlainRootsKernel<<<1024, 256>>>(counts.data(), counts.data() + 1);
+  CompareBranchlessSqrtKernel<<<1024, 256>>>(counts.data(), counts.data() + 1);
   Require(cudaDeviceSynchronize());
   const std::vector<unsigned long long> expected = {0x7f800000ull - (26ull << 23), 0};
   EXPECT_EQ(counts.Get(), expected);

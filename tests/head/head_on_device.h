@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "head/certified/cuda/device_call.h"
+#include "head/certified/cuda/certified_kernels.h"
 #include "tests/head/certified_draws.h"
 #include "tests/head/device_head.h"
 
@@ -52,7 +52,7 @@ std::vector<ScoredRow> ScoredOnDevice(
   device.Ask(hidden, {});
   cuda::QuestionArgument question = {};
   question.k = 1;
-  const cuda::CallArgument call = cuda::ArgumentOf(device.call(), question);
+  const cuda::CertifiedArgs call = cuda::ArgumentOf(device.call(), question);
   before();
   cuda::LaunchEncode(call, nullptr);
   cuda::LaunchScore(call, nullptr);

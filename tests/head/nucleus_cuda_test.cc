@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "head/certified/cuda/device_call.h"
+#include "head/certified/cuda/certified_kernels.h"
 #include "semantics/temperature.h"
 #include "tests/head/device_head.h"
 #include "tests/head/heads.h"
@@ -27,9 +27,9 @@ Rows TopsAndOthers(int64_t vocab, float step, float other) {
 
 class NucleusCuda : public DeviceTest {
  protected:
-  // What is known of the rows behind the computation.
-  std::vector<cuda::RowCourse> Courses(const DeviceHead& device,
-                                       const std::vector<SelectParams>& params) {
+  // What is known of the rows after the computation.
+  std::vector<cuda::RowProgress> ProgressOf(const DeviceHead& device,
+                                            const std::vector<SelectParams>& params) {
     const OnDevice<SelectParams> on_device(params);
     const OnDevice<NoiseKey> keys(std::vector<NoiseKey>(1));
     cuda::QuestionArgument question = {};
@@ -38,12 +38,12 @@ class NucleusCuda : public DeviceTest {
     question.keys = keys.data();
     question.has_params_per_row = params.size() > 1;
     call_ = cuda::ArgumentOf(device.call(), question);
-    cuda::LaunchSurvivors(call_, nullptr);
+    cuda::LaunchCertifiedPrefix(call_, nullptr);
     Require(cudaDeviceSynchronize());
-    return Read(call_.memory.courses, call_.memory.rows);
+    return Read(call_.memory.progress, call_.memory.rows);
   }
 
-  // Behind Courses: the ends of a row's tokens, those that were computed at both of them.
+  // After ProgressOf: the ends of a row's tokens, those that were computed at both of them.
   struct Ends {
     std::vector<float> scores;
     std::vector<float> widths;
@@ -62,12 +62,12 @@ class NucleusCuda : public DeviceTest {
   }
 
  private:
-  cuda::CallArgument call_ = {};
+  cuda::CertifiedArgs call_ = {};
 };
 
-double WeightAt(const cuda::RowCourse& course, float x) {
-  return std::exp2(static_cast<double>(x) * static_cast<double>(course.filter_scale) +
-                   static_cast<double>(course.mass_offset));
+double WeightAt(const cuda::RowProgress& progress, float x) {
+  return std::exp2(static_cast<double>(x) * static_cast<double>(progress.filter_scale) +
+                   static_cast<double>(progress.mass_offset));
 }
 
 // A thread of a block that is alone with such a row adds up 2000 weights at each end, and equal
@@ -83,20 +83,20 @@ TEST_F(NucleusCuda, SumsOfALargeHeadAreThoseOfItsEnds) {
   for (size_t r = 0; r < kRows; ++r) {
     params.push_back({.temperature = 0.75f + 0.01f * static_cast<float>(r), .top_p = 0.9f});
   }
-  const std::vector<cuda::RowCourse> courses = Courses(device, params);
+  const std::vector<cuda::RowProgress> of_rows = ProgressOf(device, params);
   for (const size_t r : {size_t{0}, size_t{1}, size_t{17}, size_t{40}, kRows - 1}) {
-    const cuda::RowCourse& course = courses[r];
-    ASSERT_EQ(course.first, kTops);
+    const cuda::RowProgress& progress = of_rows[r];
+    ASSERT_EQ(progress.first, kTops);
     const Ends ends = EndsOf(static_cast<int64_t>(r));
     double least = 0.0, most = 0.0;
     for (size_t v = 0; v < static_cast<size_t>(kVocab); ++v) {
-      least += WeightAt(course, ends.scores[v] - ends.widths[v]);
-      most += WeightAt(course, ends.scores[v] + ends.widths[v]);
+      least += WeightAt(progress, ends.scores[v] - ends.widths[v]);
+      most += WeightAt(progress, ends.scores[v] + ends.widths[v]);
     }
     // Exponents lie within 16: their rounding is 2^-21, of which ln 2 is 3.3e-7; the instruction's
     // own error is 2^-22; equal weights add up exactly.
-    EXPECT_NEAR(course.least_mass / least, 1.0, 1e-6) << r;
-    EXPECT_NEAR(course.most_mass / most, 1.0, 1e-6) << r;
+    EXPECT_NEAR(progress.least_mass / least, 1.0, 1e-6) << r;
+    EXPECT_NEAR(progress.most_mass / most, 1.0, 1e-6) << r;
   }
 }
 
@@ -107,16 +107,16 @@ TEST_F(NucleusCuda, SumsBoundTheMassOfTheRow) {
     DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
     for (const size_t rows : {size_t{1}, size_t{20}, size_t{70}}) {
       device.Ask(Batch(Rows(rows, std::vector<float>{8.0f}), DType::kF32), {});
-      const std::vector<cuda::RowCourse> courses = Courses(device, {{.top_p = 0.9f}});
+      const std::vector<cuda::RowProgress> of_rows = ProgressOf(device, {{.top_p = 0.9f}});
       for (const size_t r : {size_t{0}, rows - 1}) {
-        const cuda::RowCourse& course = courses[r];
+        const cuda::RowProgress& progress = of_rows[r];
         double mass = 0.0;
-        for (int64_t v = 0; v < kVocab; ++v) mass += WeightAt(course, 8.0f * weight.Get(v, 0));
+        for (int64_t v = 0; v < kVocab; ++v) mass += WeightAt(progress, 8.0f * weight.Get(v, 0));
         // Weights are known to 1e-5.
-        EXPECT_LE(course.least_mass, mass * (1.0 + 1e-5)) << Name(dtype) << " " << rows;
-        EXPECT_GE(course.most_mass, mass * (1.0 - 1e-5)) << Name(dtype) << " " << rows;
-        EXPECT_LT(course.most_mass, 1.5 * course.least_mass) << Name(dtype) << " " << rows;
-        EXPECT_GT(course.most_mass, 1.01 * course.least_mass) << Name(dtype) << " " << rows;
+        EXPECT_LE(progress.least_mass, mass * (1.0 + 1e-5)) << Name(dtype) << " " << rows;
+        EXPECT_GE(progress.most_mass, mass * (1.0 - 1e-5)) << Name(dtype) << " " << rows;
+        EXPECT_LT(progress.most_mass, 1.5 * progress.least_mass) << Name(dtype) << " " << rows;
+        EXPECT_GT(progress.most_mass, 1.01 * progress.least_mass) << Name(dtype) << " " << rows;
       }
     }
   }
@@ -160,11 +160,11 @@ TEST_F(NucleusCuda, WhatReachesTheLeastOfTheFirstTokensIsComputed) {
     DeviceHead device(weight, {},
                       HeadPlanes::Build(Matrix(weight), {.kind = CertificateKind::kStrict}));
     device.Ask(hidden, {});
-    const cuda::RowCourse course = Courses(device, {{.top_p = 0.9f}})[0];
-    ASSERT_EQ(course.way, cuda::RowCourse::Way::kPlanes);
-    ASSERT_LE(course.listed, 256) << "all that were listed are computed";
-    ASSERT_GE(course.first, course.k);
-    const float least = semantics::ValueOfKey(course.least_first);
+    const cuda::RowProgress progress = ProgressOf(device, {{.top_p = 0.9f}})[0];
+    ASSERT_EQ(progress.way, cuda::RowProgress::Way::kPlanes);
+    ASSERT_LE(progress.listed, 256) << "all that were listed are computed";
+    ASSERT_GE(progress.first, progress.k);
+    const float least = semantics::ValueOfKey(progress.least_first);
     const Ends ends = EndsOf(0);
     const std::vector<float> logits = DenseLogits({Matrix(weight)}, {Matrix(hidden), {}})[0];
     float last = INFINITY;  // of the computed ones

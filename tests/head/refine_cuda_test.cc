@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-#include "head/certified/cuda/device_call.h"
+#include "head/certified/cuda/certified_kernels.h"
 #include "tests/head/certified_draws.h"
 #include "tests/head/device_head.h"
 #include "tests/head/planted.h"
@@ -35,12 +35,12 @@ class RefineCuda : public DeviceTest, public ::testing::WithParamInterface<DType
  protected:
   // The call, scored; and the second plane read for every token that reaches `least`, unless they
   // are few.
-  static cuda::CallArgument Refined(DeviceHead& device, const Batch& hidden, float least,
-                                    int32_t few) {
+  static cuda::CertifiedArgs Refined(DeviceHead& device, const Batch& hidden, float least,
+                                     int32_t few) {
     device.Ask(hidden, {});
     cuda::QuestionArgument question = {};
     question.k = 1;
-    cuda::CallArgument call = cuda::ArgumentOf(device.call(), question);
+    cuda::CertifiedArgs call = cuda::ArgumentOf(device.call(), question);
     call.few_to_refine = few;
     cuda::LaunchEncode(call, nullptr);
     cuda::LaunchScore(call, nullptr);
@@ -82,7 +82,7 @@ TEST_P(RefineCuda, IntervalsByBothPlanesAreThoseOfTheReference) {
       for (const auto& [least, few] :
            {Case{-INFINITY, 0}, Case{uppers[10], 0},
             Case{uppers[static_cast<size_t>(vocab) / 2], static_cast<int32_t>(vocab) / 2}}) {
-        const cuda::CallArgument call = Refined(device, hidden, least, few);
+        const cuda::CertifiedArgs call = Refined(device, hidden, least, few);
         const auto tiles = static_cast<size_t>(call.planes.tiles);
         for (size_t r = 0; r < static_cast<size_t>(count); ++r) {
           const std::string what = std::to_string(vocab) + " x " + std::to_string(dim) + " row " +
@@ -137,7 +137,7 @@ TEST_P(RefineCuda, NoLogitLiesOutsideItsInterval) {
     for (const HiddenKind kind : kAllHiddenKinds) states.push_back(MakeHidden(kind, rows, random));
     const Batch hidden(states, DType::kF32);
     DeviceHead device(weight, {}, planes);
-    const cuda::CallArgument call = Refined(device, hidden, -INFINITY, 0);
+    const cuda::CertifiedArgs call = Refined(device, hidden, -INFINITY, 0);
     const auto width = static_cast<size_t>(call.planes.tiles) * kTileRows;
     for (size_t r = 0; r < states.size(); ++r) {
       const ScoredRow scored = {Read(call.memory.scores + r * width, width),

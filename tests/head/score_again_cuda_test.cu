@@ -68,7 +68,7 @@ TEST_F(ScoreAgainCuda, AlwaysTheSame) {
     call.workspace = workspace;
     cuda::QuestionArgument question = {};
     question.k = 1;
-    const cuda::CallArgument argument = cuda::ArgumentOf(call, question);
+    const cuda::CertifiedArgs argument = cuda::ArgumentOf(call, question);
     const OnDevice<unsigned long long> differences(std::vector<unsigned long long>(1));
     for (int n = 0; n < kTimes; ++n) {
       cuda::LaunchEncode(argument, nullptr);

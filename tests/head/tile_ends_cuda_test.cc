@@ -91,12 +91,12 @@ class TileEndsCuda : public HeadOnDevice {
     cuda::LaunchEncode(call_, nullptr);
     cuda::LaunchScore(call_, nullptr);
     Require(cudaDeviceSynchronize());
-    const auto courses = Read(call_.memory.courses, count);
+    const auto progress = Read(call_.memory.progress, count);
     int64_t compared = 0;
     for (int64_t r = 0; r < count; ++r) {
-      const cuda::RowCourse& course = courses[static_cast<size_t>(r)];
-      const bool is_asked = course.way == cuda::RowCourse::Way::kPlanes ||
-                            course.way == cuda::RowCourse::Way::kAllowed;
+      const cuda::RowProgress& progress = progress[static_cast<size_t>(r)];
+      const bool is_asked = progress.way == cuda::RowProgress::Way::kPlanes ||
+                            progress.way == cuda::RowProgress::Way::kAllowed;
       // An infinite state has no intervals: where few tokens are allowed, all of them are computed.
       if (!is_asked || !std::isfinite(states[static_cast<size_t>(r)][0])) continue;
       // The reference takes long: of the first few rows, of one amid, and of the last.
@@ -106,7 +106,7 @@ class TileEndsCuda : public HeadOnDevice {
         expected = Scored(kScoreRef, planes, bias, Matrix(state))[0];
       }
       const int64_t words = (vocab + 31) / 32;
-      ASSERT_NO_FATAL_FAILURE(ExpectRow(r, course, expected,
+      ASSERT_NO_FATAL_FAILURE(ExpectRow(r, progress, expected,
                                         is_masked ? bitmask.data() + r * words : nullptr,
                                         what + ", row " + std::to_string(r)));
     }
@@ -115,10 +115,10 @@ class TileEndsCuda : public HeadOnDevice {
   int64_t processors_ = 0;
 
  private:
-  void ExpectRow(int64_t row, const cuda::RowCourse& course,
+  void ExpectRow(int64_t row, const cuda::RowProgress& progress,
                  const std::optional<ScoredRow>& expected, const int32_t* bitmask,
                  const std::string& what) {
-    const cuda::CallMemory& memory = call_.memory;
+    const cuda::CertifiedWorkspace& memory = call_.memory;
     const int64_t tiles = call_.planes.tiles;
     const int64_t width = tiles * kTileRows;
     const auto scores = Read(memory.scores + row * width, width);
@@ -138,7 +138,7 @@ class TileEndsCuda : public HeadOnDevice {
         ASSERT_FALSE(widths[at] < INFINITY) << what << " token " << v;
       }
     }
-    const bool is_draw = course.decides == semantics::Decides::kSoftmax;
+    const bool is_draw = progress.filter_class == semantics::FilterClass::kSoftmax;
     const auto least = Read(memory.tile_least + row * tiles, tiles);
     const auto most = Read(memory.tile_most + row * tiles, tiles);
     const auto least_scores = Read(memory.tile_least_scores + row * tiles, is_draw ? tiles : 0);
@@ -155,8 +155,8 @@ class TileEndsCuda : public HeadOnDevice {
         if (!is_draw) continue;
         const auto id = call_.question.first_id + static_cast<int32_t>(v);
         const uint32_t high =
-            semantics::NoiseHigh(course.key, semantics::GumbelStream(course.key), id);
-        const auto scale = static_cast<double>(course.draw_scale);
+            semantics::NoiseHigh(progress.key, semantics::GumbelStream(progress.key), id);
+        const auto scale = static_cast<double>(progress.draw_scale);
         const double least_of = static_cast<double>(of_lower) * scale + LeastNoise(high);
         const double most_of = static_cast<double>(of_upper) * scale + MostNoise(high);
         lower_score = std::max(lower_score, least_of);
@@ -173,7 +173,7 @@ class TileEndsCuda : public HeadOnDevice {
       sure_best = std::max(sure_best, semantics::OrderKey(least_scores[t]));
     }
     const cuda::SureEnds sure = Read(memory.sure + row, 1)[0];
-    ASSERT_EQ(sure.least, course.k <= 1 ? sure_least : 0u) << what;
+    ASSERT_EQ(sure.least, progress.k <= 1 ? sure_least : 0u) << what;
     ASSERT_EQ(sure.best, sure_best) << what;
   }
 
@@ -184,7 +184,7 @@ class TileEndsCuda : public HeadOnDevice {
     return values;
   }
 
-  cuda::CallArgument call_ = {};
+  cuda::CertifiedArgs call_ = {};
 };
 
 TEST_F(TileEndsCuda, OfHeadsSmallerThanABlock) {

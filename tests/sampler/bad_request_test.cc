@@ -278,7 +278,7 @@ std::vector<BadCase<StepCall>> StepCases() {
           {[](StepCall& s) { s.requests[0].forced = 4; }, "forced", "4", "[-1, 3]"},
           {[](StepCall& s) { s.requests[0].forced = -2; }, "forced", "-2", "[-1, 3]"},
           {[](StepCall& s) { s.requests[1].draft_model.logits = s.logits; }, "draft_probabilities",
-           "given beside draft_model", "at most one of the two"},
+           "given with draft_model", "at most one of the two"},
           {[](StepCall& s) { s.requests[1].draft_probabilities.rows = 2; },
            "draft_probabilities.rows", "2", "1"},
           {[](StepCall& s) { s.requests[1].draft_probabilities.columns = 3; },

@@ -231,9 +231,9 @@ class PlantedMass : public ::testing::Test {
   int64_t dense_count_ = 0;
 
  private:
-  static MassAround TooSmall(const Intervals& intervals, int64_t size,
+  static MassBounds TooSmall(const Intervals& intervals, int64_t size,
                              const MassQuestion& question) {
-    MassAround around = kScoreRef.around(intervals, size, question);
+    MassBounds around = kScoreRef.around(intervals, size, question);
     around.rest.least = around.rest.least / 10 * 9;
     around.rest.most = around.rest.most / 10 * 9;
     return around;

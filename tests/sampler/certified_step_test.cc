@@ -325,7 +325,7 @@ TEST(CertifiedStepChecks, RefuseWhatDoesNotFitAndChangeNothing) {
   const RequestHandle greedy = sampler.Add(request);
   ExpectError([&] { step(sampler, {first, processed}); }, "requests",
               "a request with a logits processor",
-              "requests whose processors do not run: those have to see all logits");
+              "requests with no processor that runs: processors need all logits");
   ExpectError([&] { step(sampler, {first, first}); }, "requests", "a request that appears twice",
               "each request once a step");
   ExpectError([&] { step(sampler, {first}); }, "requests.size()", "1", "2");

@@ -51,10 +51,10 @@ SLUICE_API sluice_status sluice_sample_ids_from_head(
 
 /* One token for each of the sampler's requests, of which hidden state r is requests[r]'s: what
  * sluice_project and then sluice_sampler_step give requests without drafts and forced tokens, and
- * the requests have accepted the tokens. Each request once. Penalties, bias, masks and what else a
- * request changes of its logits is heeded, but for processors, which see all of them: a request
- * whose processors would run is SLUICE_INVALID_VALUE, and then nothing has changed. The backend and
- * the workers are the execution's. */
+ * the requests have accepted the tokens. Each request may occur once. Penalties, bias, masks and
+ * every other change of a request's logits apply, except processors, which need all logits: a
+ * request with processors that would run gets SLUICE_INVALID_VALUE, and then nothing has changed.
+ * The backend and the workers are the execution's. */
 SLUICE_API sluice_status sluice_sampler_step_from_head(
     sluice_sampler* sampler, const sluice_certified_head* certified,
     const sluice_certified_input* input, const sluice_request_handle* requests,

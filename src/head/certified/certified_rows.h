@@ -45,8 +45,8 @@ class CertifiedRows {
 
   void Score();
 
-  // None: the row needs nothing, or all logits. From one whose status is not kOk nothing may be
-  // pulled.
+  // None: the row needs nothing, or all logits. A certificate with a status other than kOk must not
+  // be pulled from.
   std::optional<RowCertificate> Certificate(int64_t row, int worker);
   // open: why it did not decide what the row was after; kNone: it did.
   void Close(int64_t row, const RowCertificate& certificate, DenseReason open);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kLargest = 127 * 128;  // |high| <= 127 and -64 <= low <= 63
 constexpr double kLeastNorm = 0x1p-60;  // as kLeastScale
-constexpr double kLeastStep = 0x1p-90;  // so small that its rounding is nothing beside kLeastNorm
+constexpr double kLeastStep = 0x1p-90;  // so small that its rounding is negligible to kLeastNorm
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // A hidden state as integers: h ~ h^ = scale (128 high + low) in the groups of the planes, 15 bits
-// in two bytes, so that products with codes are sums of integers, the same in every order.
+// in two bytes, so that products with codes are sums of integers, which are equal in every order.
 #pragma once
 
 #include <cstddef>

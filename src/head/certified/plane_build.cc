@@ -22,7 +22,7 @@ using semantics::Row;
 constexpr int64_t kMaxDim = int64_t{1} << 20;
 constexpr int64_t kTilesInTask = 8;
 
-// Bytes on the heap, aligned as the sections want it.
+// Bytes on the heap, aligned as the sections require.
 class BuiltPlanes : public HeadPlanes::Impl {
  public:
   explicit BuiltPlanes(size_t size) : memory_((size + kSectionAlignment) / 8 + 8) {

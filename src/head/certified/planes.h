@@ -1,4 +1,4 @@
-// Planes: a head's rows in four bits an element, beside the head itself.
+// Planes: a head's rows in four bits an element, in addition to the head itself.
 //
 // Rows lie in tiles of 16, elements in groups of 128, the last of both filled up with zeros. In a
 // group of a tile, 64 bytes hold 4 bytes of each row: byte b of step k has the code of element

@@ -132,7 +132,7 @@ bool RowCertificate::Start() {
       status_ = semantics::Worse(status_, RowStatus::kPosInfInput);
     }
   }
-  // Everybody else is finite.
+  // The remaining tokens are finite.
   bool has_support = false;
   const float* const scores = memory_.intervals.scores;
   for (int64_t v = 0; v < planes_.vocab && !has_support; ++v) {
@@ -283,7 +283,7 @@ int64_t RowCertificate::ListSurvivors(const MayMatter& may_matter) {
   return listed;
 }
 
-// may_matter(v) is asked again for intervals that have become narrower.
+// may_matter(v) is evaluated again for intervals that have become narrower.
 template <typename MayMatter>
 bool RowCertificate::ComputeSurvivors(const MayMatter& may_matter, int64_t& listed) {
   listed = ListSurvivors(may_matter);

@@ -1,9 +1,9 @@
 // One hidden state after its scores: which rows of the head decide, and their logits.
 //
-// A token whose score plus half width stays below a logit that others are known to reach cannot be
-// among them; the rest, the survivors, are computed from the weights, in the defined order. What is
+// A token with a score plus half width below a logit that others reach for certain cannot be among
+// them; the rest, the survivors, are computed from the weights, in the defined order. What is
 // computed once replaces its interval (width 0). Where single logits are changed, all of this is
-// about the changed ones, from the moment that scores are there.
+// about the changed ones, as soon as the scores exist.
 #pragma once
 
 #include <optional>
@@ -79,9 +79,9 @@ class RowCertificate {
   float Compute(int32_t id);
   // Narrows a token's interval without the weights, where there is a way to.
   void Refine(int32_t id);
-  // The same for all whose upper end reaches `least`. False: there is no way, or it was gone.
+  // Narrows all with an upper end that reaches `least`. False: there is no way, or it was gone.
   bool RefineFrom(float least);
-  // The logits of all whose upper end reaches `least`.
+  // The logits of all with an upper end that reaches `least`.
   void ComputeFrom(float least);
   // Those of the `count` largest upper ends among what is not computed. False: there are none.
   bool ComputeLargest(int64_t count);
@@ -95,7 +95,7 @@ class RowCertificate {
   float LargestOpen() const;
   // The computed tokens above x: when x is LargestOpen(), the first tokens of the row.
   CertifiedTokens ComputedAbove(float x);
-  MassAround Around(const MassQuestion& question) const {
+  MassBounds Around(const MassQuestion& question) const {
     return score_.around(memory_.intervals, planes_.tiles() * kTileRows, question);
   }
 

@@ -61,9 +61,9 @@ void RefineRef(const PlaneView& planes, const HiddenState& state, int64_t row,
   intervals.widths[row] = HalfWidth(score, low.square, planes.low_errors[row], state.bound);
 }
 
-MassAround AroundRef(const Intervals& intervals, int64_t size, const MassQuestion& question) {
+MassBounds MassBoundsRef(const Intervals& intervals, int64_t size, const MassQuestion& question) {
   const auto weight = [&](float x) { return semantics::Weight(x, question.max, question.scale); };
-  MassAround around;
+  MassBounds around;
   for (int64_t v = 0; v < size; ++v) {
     const float score = intervals.scores[v];
     const float width = intervals.widths[v];
@@ -88,7 +88,7 @@ MassAround AroundRef(const Intervals& intervals, int64_t size, const MassQuestio
 
 }  // namespace
 
-const ScoreTable kScoreRef = {ScoreRef, RefineRef, AroundRef};
+const ScoreTable kScoreRef = {ScoreRef, RefineRef, MassBoundsRef};
 
 #if SLUICE_HAS_CPU
 namespace {

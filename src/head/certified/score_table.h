@@ -11,7 +11,7 @@
 #include <span>
 
 #include "head/certified/hidden_codes.h"
-#include "head/certified/mass_around.h"
+#include "head/certified/mass_bounds.h"
 #include "head/certified/planes.h"
 #include "sluice/execution.hpp"
 
@@ -30,7 +30,7 @@ struct ScoreTable {
   // From the score of a row of strict planes to that of both planes.
   void (*refine)(const PlaneView&, const HiddenState&, int64_t row, const Intervals&);
   // Of the first `size` intervals, a whole number of tiles, all of which have ends.
-  MassAround (*around)(const Intervals&, int64_t size, const MassQuestion&);
+  MassBounds (*around)(const Intervals&, int64_t size, const MassQuestion&);
 };
 
 extern const ScoreTable kScoreRef;

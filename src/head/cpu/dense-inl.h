@@ -24,7 +24,7 @@ namespace sluice::HWY_NAMESPACE {
 
 constexpr size_t kDotLanes = semantics::kDotLanes;
 
-// `count` elements, a vector at most; zeros behind them.
+// `count` elements, a vector at most; zeros after them.
 template <class Read>
 VecF32 PartOfVector(const void* row, size_t i, size_t count) {
   if (count == hn::Lanes(F32())) return Read::At(row, i);
@@ -64,7 +64,7 @@ inline float SumOfDotLanes(const float* lane) {
 constexpr size_t kPrefetchBytes = 4096;
 
 // The dot products of kWeights weight rows with kStates hidden rows, kVectors vectors of lanes at a
-// time; dots[w * kStates + s]. Lanes behind the end of the rows are not touched.
+// time; dots[w * kStates + s]. Lanes past the end of the rows are not touched.
 template <class ReadW, class ReadS, size_t kWeights, size_t kStates, size_t kVectors>
 void DotTile(const void* const* weights, const void* const* states, size_t dim, float* dots) {
   const F32 d;

@@ -46,7 +46,7 @@ __device__ float ElementOfFour(const typename FourRaw<kDType>::Type& raw, int e)
 }
 
 // The lanes' sums of kWeights rows of weights times kStates hidden states, which all threads of a
-// warp know; a warp calls it together. kAtOnce: loads of a row in flight.
+// warp hold; a warp calls it together. kAtOnce: loads of a row in flight.
 template <DType kWeight, DType kHidden, bool kIsAligned, int kAtOnce, int kWeights, int kStates>
 __device__ void AddLanes(const typename ElementOf<kWeight>::Type* const (&weights)[kWeights],
                          const typename ElementOf<kHidden>::Type* const (&states)[kStates], int dim,
@@ -98,7 +98,7 @@ __device__ void AddLanes(const typename ElementOf<kWeight>::Type* const (&weight
     add_block(first, std::integral_constant<int, 1>{});
   }
   if (whole == dim) return;
-  // Lanes behind the end of the rows are not touched: to add a zero would turn -0 into 0.
+  // Lanes past the end of the rows are not touched: to add a zero would turn -0 into 0.
 #pragma unroll
   for (int e = 0; e < kLanesOfThread; ++e) {
     const int i = whole + lane + e;
@@ -113,7 +113,7 @@ __device__ void AddLanes(const typename ElementOf<kWeight>::Type* const (&weight
   }
 }
 
-// The same of one row and one hidden state in fp32, which lies in shared memory; short rows and the
+// The sums of one row and one hidden state in fp32, which lies in shared memory; short rows and the
 // ends of rows are loaded at once as well.
 template <DType kWeight, bool kIsAligned, int kAtOnce>
 __device__ void AddLanesNear(const typename ElementOf<kWeight>::Type* weights, const float* state,
@@ -169,7 +169,7 @@ __device__ float Halve(float x, float y) {
   return kept + __shfl_xor_sync(~0u, has_bit ? x : y, kBit);
 }
 
-// Steps 64 and 32 of the tree: what is left of four lanes is one sum a thread.
+// Steps 64 and 32 of the tree: the sums of the remaining four lanes become one sum a thread.
 __device__ inline float HalveTwice(const float (&lanes)[kLanesOfThread]) {
   return Halve<8>(Halve<16>(lanes[0], lanes[2]), Halve<16>(lanes[1], lanes[3]));
 }

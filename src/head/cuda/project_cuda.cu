@@ -1,12 +1,12 @@
-// The dense head: a warp has four rows of weights at a time and one hidden state, or eight, whose
-// products share what it has loaded.
+// The dense head: a warp has four rows of weights at a time and one hidden state, or eight, so that
+// products share the rows that it has loaded.
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <string>
 #include <type_traits>
 
-#include "head/certified/cuda/device_course.cuh"
+#include "head/certified/cuda/row_progress.cuh"
 #include "head/cuda/dot_lanes.cuh"
 #include "head/cuda/project_launch.h"
 
@@ -284,8 +284,8 @@ void ProjectListed(const WeightsArgument& head, DType dtype, const ListedRows& r
       rows.bitmask,
       IsAligned(head.weight, head.stride, dtype) && IsAligned(rows.hidden, head.dim, DType::kF32)};
   const int64_t warps = (int64_t{head.vocab} + kRowsOfWarp - 1) / kRowsOfWarp;
-  LaunchBehind(ForDTypes<ManyStates>(dtype, DType::kF32),
-               {.blocks = Blocks(warps, 2), .threads = kThreads}, &argument, stream);
+  LaunchDependent(ForDTypes<ManyStates>(dtype, DType::kF32),
+                  {.blocks = Blocks(warps, 2), .threads = kThreads}, &argument, stream);
 }
 
 }  // namespace sluice::cuda

@@ -1,4 +1,4 @@
-// The dense head on the device, for those who have its arguments on the device as well.
+// The dense head on the device, for callers that have its arguments on the device as well.
 #pragma once
 
 #include "cuda/row_launch.h"
@@ -17,7 +17,7 @@ struct WeightsArgument {
 
 WeightsArgument ArgumentOf(const HeadWeights& head);
 
-// The rows to project of a matrix in fp32 whose rows are `dim` wide.
+// The rows to project of a matrix in fp32 with rows of `dim` elements.
 struct ListedRows {
   const float* hidden;
   const int32_t* rows;   // of them, `count` are to be projected

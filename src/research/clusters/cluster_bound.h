@@ -56,7 +56,7 @@ SLUICE_HD inline double ClusterGamma(int64_t dim) {
   return depth / (1.0 - depth) + kClusterSlack;
 }
 
-// The rounding of logits and of these lines, beside what a bound says of real numbers.
+// The rounding of logits and of these lines, in addition to a bound, which holds for real numbers.
 SLUICE_HD inline double RoundedBound(const ClusterShape& shape, double bound, double norm,
                                      double gamma) {
   const double most = static_cast<double>(std::max(shape.most_norm, shape.norm));

@@ -1,4 +1,4 @@
-// A head's rows as points, divided by whoever finds means, and the shapes of what comes out.
+// Builds clusters: a head's rows as points, the means that a finder divides them by, the shapes.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -10,7 +10,7 @@
 
 #include "head/certified/plane_hash.h"
 #include "research/clusters/cluster_file.h"
-#include "research/clusters/threaded_means.h"
+#include "research/clusters/kmeans_cpu.h"
 #include "semantics/philox.h"
 #include "semantics/widen.h"
 #include "support/check.h"
@@ -33,7 +33,7 @@ double Distance(const float* a, const float* b, size_t size) {
 float Up(double x) { return static_cast<float>(x * (1.0 + 0x1p-22) + 0x1p-140); }
 float Down(double x) { return static_cast<float>(std::max(0.0, x * (1.0 - 0x1p-22))); }
 
-// The rows as points: in fp32, with their biases behind them where those are folded in, and for
+// The rows as points: in fp32, followed by their biases where those are folded in, and for
 // cones of length 1.
 struct Points {
   size_t width;
@@ -170,7 +170,7 @@ Points PointsOf(const DenseHead& head, bool folds_bias, const ParallelFor& paral
   return points;
 }
 
-// Each cluster behind its leaders, which are clusters around the same centroid.
+// Each cluster after its leaders, which are clusters around the same centroid.
 std::vector<Means::Cluster> Apart(std::vector<Means::Cluster> clusters, std::span<const float> bias,
                                   int64_t most_leaders) {
   std::vector<Means::Cluster> all;
@@ -180,7 +180,7 @@ std::vector<Means::Cluster> Apart(std::vector<Means::Cluster> clusters, std::spa
     if (count > 0) {
       std::vector<float> order;
       std::ranges::transform(cluster.tokens, std::back_inserter(order), bias_of);
-      // The first that is no leader's; those that equal it lead nobody.
+      // The first that is no leader's; the others with its bias are no leaders either.
       const auto behind = order.begin() + count;
       std::nth_element(order.begin(), behind, order.end(), std::greater<>());
       const auto others = std::stable_partition(cluster.tokens.begin(), cluster.tokens.end(),
@@ -265,7 +265,7 @@ HeadClusters HeadClusters::Build(const DenseHead& head, const ClusterOptions& op
     CheckInRange("options.fine_tokens", token, 0, vocab - 1);
     is_fine[static_cast<size_t>(token)] = true;
   }
-  const ThreadedMeans threaded(parallel);
+  const CpuKMeans threaded(parallel);
   const MeansFinder& finder = options.means == nullptr ? threaded : *options.means;
   std::vector<Means::Cluster> clusters;
   std::vector<Means> parts;

@@ -74,7 +74,7 @@ ClusterMemory LayOut(const DeviceClusters& clusters, int64_t rows, std::byte* wo
     if (workspace != nullptr) member = reinterpret_cast<T*>(workspace + offset);
     offset += Aligned(count * of_row * sizeof(T));
   };
-  take(memory.courses, 1);
+  take(memory.progress, 1);
   take(memory.states, state);
   const auto of_clusters = static_cast<size_t>(clusters.clusters);
   take(memory.bounds, of_clusters);

@@ -5,11 +5,11 @@
 //   bound     of all clusters
 //   order     of clusters by their bounds, and which of them each round opens
 //   compute   the logits of the rows that a round opens
-//   look      whether what is open is the answer
+//   certify   whether what is open is the answer
 //   answer    the tokens, in their order
 //
-// Compute and look take turns, as often as there may be rounds; of a row that has its answer they
-// leave at once.
+// Compute and certify take turns, as often as there may be rounds; of a row that has its answer
+// they leave at once.
 #pragma once
 
 #include "head/cuda/project_launch.h"
@@ -27,7 +27,7 @@ inline constexpr int kExpandedRound = kBudgetRounds + 1;
 inline constexpr int kRounds = kExpandedRound + 1;
 
 // Of a row of the call. In device memory.
-struct ClusterCourse {
+struct ClusterProgress {
   struct Open {
     int32_t clusters;
     int32_t rows;
@@ -35,7 +35,7 @@ struct ClusterCourse {
 
   HiddenNorm norm;
   double budget;           // rows
-  Open open[kRounds + 1];  // behind so many rounds
+  Open open[kRounds + 1];  // after this many rounds
   uint32_t most;           // order key of the largest logit
   uint32_t has_broken;     // a logit is not finite
   float most_closed;       // bound: above it are so many logits of open rows
@@ -46,12 +46,12 @@ struct ClusterCourse {
 
 // The workspace, by value. A row's own parts lie together.
 struct ClusterMemory {
-  ClusterCourse* courses;
+  ClusterProgress* progress;
   float* states;    // [rows][state_stride]
   float* bounds;    // [rows][clusters], rounded up
   int32_t* list;    // [rows][clusters]: in the order of the bounds
   float* sorted;    // [rows][clusters]: the bounds in this order
-  int32_t* starts;  // [rows][clusters + 1]: open rows when so many are open
+  int32_t* starts;  // [rows][clusters + 1]: open rows when this many clusters are open
   int32_t* ids;     // [rows][vocab]: of open rows
   float* logits;    // [rows][vocab]: of open rows
   float* logit_of;  // [rows][vocab]: by id

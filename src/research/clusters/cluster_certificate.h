@@ -37,9 +37,9 @@ SLUICE_HD inline double MostVariation(double closed, double mass) {
   return most / (mass + most) * (1.0 + kSumSlack);
 }
 
-// Where top-p may end: with the first open token whose running mass reaches p of the least whole,
-// at the latest with that which reaches p of the largest. Of all rows nothing is uncertain but a
-// mass next to p, and that is where rounding says.
+// Where top-p may end: with the first open token at which the running mass reaches p of the least
+// whole, at the latest with that which reaches p of the largest. Of all rows nothing is uncertain
+// but a mass next to p, and that is where rounding says.
 struct NucleusEnds {
   double low;
   double high;
@@ -61,7 +61,7 @@ SLUICE_HD inline double RowsOfNext(const ClusterPace& pace, const ClusterBudget&
   return budget.first_rows > 0.0 ? budget.first_rows : 2.0 * StartOf(budget, vocab).rows;
 }
 
-// Behind an answer.
+// Call it after an answer.
 SLUICE_HD inline void Follow(ClusterPace& pace, const ClusterBudget& budget, int64_t vocab,
                              bool is_dense) {
   ++pace.steps;

@@ -95,7 +95,7 @@ HeadClusters HeadClusters::Load(const std::string& path, const DenseHead& head,
            ToText(head.weight.rows) + " x " + ToText(head.weight.columns) +
                " and the dtype of the weight");
   }
-  // Whoever wrote the file, nothing in it leads out of it or of the head.
+  // Whichever program wrote the file, nothing in it leads out of it or of the head.
   const auto is_inside = [&](const ClusterView& view) {
     return std::ranges::all_of(view.shapes,
                                [&](const ClusterShape& shape) {

@@ -3,16 +3,16 @@
 //
 // Rounding: products of centroids are sums in fp64, in an order of their own, as cluster_bound.h
 // allows; a bound is then rounded up to fp32. Masses are sums in fp64, too, in an order that
-// depends on the number of threads alone, and of what rounding makes of them the certificate knows.
+// depends on the number of threads alone, and the certificate covers what rounding makes of them.
 #include <algorithm>
 #include <cub/block/block_radix_sort.cuh>
 
 #include "cuda/radix_select.cuh"
 #include "cuda/sort_keys.cuh"
 #include "cuda/token_list.cuh"
-#include "head/certified/cuda/device_call.h"
+#include "head/certified/cuda/certified_kernels.h"
 #include "head/cuda/dot_lanes.cuh"
-#include "research/clusters/cluster_look.cuh"
+#include "research/clusters/cluster_certify.cuh"
 
 namespace sluice::research {
 
@@ -21,13 +21,13 @@ using namespace cuda;
 namespace {
 
 constexpr int kThreads = kClusterThreads;
-constexpr int kWarpThreads = 128;      // of blocks whose warps work by themselves
+constexpr int kWarpThreads = 128;      // of blocks with warps that work by themselves
 constexpr int kBlocksOfProcessor = 8;  // of those
 constexpr int kSortedNear = 8192;      // in shared memory; more are sorted where they lie
 constexpr int kSortedAtOnce = 1024;    // tokens; of more the first ones are looked for
 
 // The next kernel may start when all before this one are over: it reads what they wrote by loads
-// for memory that nobody writes.
+// for memory that no kernel writes.
 __device__ void Begin() {
   AwaitKernelBefore();
   LetNextKernelStart();
@@ -51,15 +51,15 @@ __global__ void __launch_bounds__(kWarpThreads)
   squares = team.ReduceBlock(squares, Plus{});
   const int all_finite = __syncthreads_and(is_finite ? 1 : 0);
   if (team.thread() != 0) return;
-  ClusterCourse course = {};
-  course.norm = HiddenNormOf(squares);
-  course.budget = RowsOfNext(PaceOf(call, row), call.budget, call.head.vocab);
+  ClusterProgress progress = {};
+  progress.norm = HiddenNormOf(squares);
+  progress.budget = RowsOfNext(PaceOf(call, row), call.budget, call.head.vocab);
   if (all_finite == 0) {
-    course.is_done = true;
-    course.answer.path = ClusterPath::kDense;
-    course.answer.reason = ClusterReason::kHidden;
+    progress.is_done = true;
+    progress.answer.path = ClusterPath::kDense;
+    progress.answer.reason = ClusterReason::kHidden;
   }
-  call.memory.courses[row] = course;
+  call.memory.progress[row] = progress;
 }
 
 // A warp has the clusters of one centroid.
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kWarpThreads)
     BoundKernel(const __grid_constant__ ClusterArgument call) {
   Begin();
   const int row = static_cast<int>(blockIdx.y);
-  const HiddenNorm norm = call.memory.courses[row].norm;
+  const HiddenNorm norm = call.memory.progress[row].norm;
   const float* const state = call.memory.states + row * call.memory.state_stride;
   float* const bounds = call.memory.bounds + int64_t{row} * call.clusters;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kWarpThreads)
   }
 }
 
-// Rows that are open behind a round, or more.
+// Rows that are open after a round, or more.
 __device__ int64_t TargetOf(int round, double budget, int64_t vocab) {
   if (round == kRounds) return vocab;
   const double share = round == kExpandedRound ? 2.0 : 1.0 / (1 << (kBudgetRounds - round));
@@ -132,15 +132,15 @@ __global__ void __launch_bounds__(kThreads, 1)
   Begin();
   const Team team(shared);
   const int row = static_cast<int>(blockIdx.x);
-  ClusterCourse& course = call.memory.courses[row];
-  if (course.is_done) return;
+  ClusterProgress& progress = call.memory.progress[row];
+  if (progress.is_done) return;
   const int64_t at = int64_t{row} * call.clusters;
   uint64_t* const keys = call.memory.room + row * call.memory.room_stride;
   SortClusters(team, call.memory.bounds + at, call.clusters, keys);
   __syncthreads();
   int64_t target[kRounds + 1];
   for (int round = 1; round <= kRounds; ++round) {
-    target[round] = TargetOf(round, course.budget, call.head.vocab);
+    target[round] = TargetOf(round, progress.budget, call.head.vocab);
   }
   int32_t* const starts = call.memory.starts + row * (int64_t{call.clusters} + 1);
   // A thread has neighbouring ones.
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     starts[i + 1] = behind;
 #pragma unroll
     for (int round = 1; round <= kRounds; ++round) {
-      if (start < target[round] && target[round] <= behind) course.open[round] = {i + 1, behind};
+      if (start < target[round] && target[round] <= behind) progress.open[round] = {i + 1, behind};
     }
     start = behind;
   }
@@ -176,18 +176,18 @@ struct RoundArgument {
 template <DType kWeight, bool kIsAligned>
 __device__ void ComputeRows(const ClusterArgument& call, int row, int round) {
   using Weight = typename ElementOf<kWeight>::Type;
-  const ClusterCourse& course = call.memory.courses[row];
+  const ClusterProgress& progress = call.memory.progress[row];
   const int64_t warps = int64_t{gridDim.x} * (kWarpThreads / kWarpSize);
   const int64_t warp = (int64_t{blockIdx.x} * kWarpThreads + threadIdx.x) / kWarpSize;
-  const int before = course.open[round - 1].rows;
-  const int64_t rows = course.open[round].rows - before;
+  const int before = progress.open[round - 1].rows;
+  const int64_t rows = progress.open[round].rows - before;
   const int begin = before + static_cast<int>(warp * rows / warps);
   const int end = before + static_cast<int>((warp + 1) * rows / warps);
   if (begin == end) return;
   const int32_t* const list = call.memory.list + int64_t{row} * call.clusters;
   const int32_t* const starts = call.memory.starts + row * (int64_t{call.clusters} + 1);
   int first = 0;  // the last open cluster that starts at the first row or before
-  for (int last = course.open[round].clusters - 1; first < last;) {
+  for (int last = progress.open[round].clusters - 1; first < last;) {
     const int middle = last - (last - first) / 2;
     if (starts[middle] <= begin) {
       first = middle;
@@ -221,8 +221,8 @@ __device__ void ComputeRows(const ClusterArgument& call, int row, int round) {
     call.memory.logit_of[at + id] = logit;
   }
   if (threadIdx.x % kWarpSize != 0) return;
-  atomicMax(&call.memory.courses[row].most, most);
-  if (has_broken != 0) atomicOr(&call.memory.courses[row].has_broken, 1u);
+  atomicMax(&call.memory.progress[row].most, most);
+  if (has_broken != 0) atomicOr(&call.memory.progress[row].has_broken, 1u);
 }
 
 template <DType kWeight>
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(kWarpThreads)
   Begin();
   const ClusterArgument& call = argument.call;
   const int row = static_cast<int>(blockIdx.y);
-  if (call.memory.courses[row].is_done) return;
+  if (call.memory.progress[row].is_done) return;
   if (call.is_aligned) {
     ComputeRows<kWeight, true>(call, row, argument.round);
   } else {
@@ -240,12 +240,13 @@ __global__ void __launch_bounds__(kWarpThreads)
 }
 
 __global__ void __launch_bounds__(kThreads, 1)
-    LookKernel(const __grid_constant__ RoundArgument argument) {
+    CertifyKernel(const __grid_constant__ RoundArgument argument) {
   __shared__ TeamMemory memory;
   Begin();
-  ClusterLook look(argument.call, argument.round, memory, static_cast<int>(blockIdx.x));
+  ClusterCertification certification(argument.call, argument.round, memory,
+                                     static_cast<int>(blockIdx.x));
   __syncthreads();  // the first thread writes what all have read
-  if (!look.IsDone()) look.Look();
+  if (!certification.IsDone()) certification.Certify();
 }
 
 struct AnswerMemory {
@@ -258,21 +259,21 @@ struct AnswerMemory {
 __device__ void WriteFirst(const ClusterArgument& call, AnswerMemory& memory, uint64_t* near,
                            int row) {
   const Team team(memory.team);
-  const ClusterCourse& course = call.memory.courses[row];
-  const int rows = course.answer.rows_opened;
-  const int count = course.answer.count;
+  const ClusterProgress& progress = call.memory.progress[row];
+  const int rows = progress.answer.rows_opened;
+  const int count = progress.answer.count;
   const int64_t at = int64_t{row} * call.head.vocab;
   const int32_t* const ids = call.memory.ids + at;
   const float* const logits = call.memory.logits + at;
   // Tokens to sort, those of this key and above.
-  int size = course.above;
-  uint64_t from = (uint64_t{semantics::OrderKey(course.most_closed)} + 1) << 32;
+  int size = progress.above;
+  uint64_t from = (uint64_t{semantics::OrderKey(progress.most_closed)} + 1) << 32;
   if (size > kSortedAtOnce && count < size) {
     size = count;
     const Found found =
         Find<Amount::kCount>(team, memory.find, static_cast<uint64_t>(count), [&](auto add) {
           for (int i = team.thread(); i < rows; i += kThreads) {
-            if (logits[i] > course.most_closed) add(semantics::OrderKey(logits[i]), 1u, 0);
+            if (logits[i] > progress.most_closed) add(semantics::OrderKey(logits[i]), 1u, 0);
           }
         });
     const uint64_t ties = static_cast<uint64_t>(count) - found.above;
@@ -312,7 +313,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   __shared__ AnswerMemory memory;
   Begin();
   const int row = static_cast<int>(blockIdx.x);
-  const ClusterRow answer = call.memory.courses[row].answer;
+  const ClusterRow answer = call.memory.progress[row].answer;
   if (call.question.certificate == ClusterCertificate::kSoftmax) {
     const int64_t at = int64_t{row} * call.head.vocab;
     for (int i = static_cast<int>(threadIdx.x); i < answer.count; i += kThreads) {
@@ -346,7 +347,7 @@ void SearchClusters(const ClusterCall& call, const ClusterQuestion& question,
   if (argument.rows == 0) return;
   const auto rows = static_cast<unsigned>(argument.rows);
   auto launch = [&](const void* kernel, LaunchShape shape, void* of_kernel) {
-    LaunchBehind(kernel, shape, of_kernel, stream);
+    LaunchDependent(kernel, shape, of_kernel, stream);
   };
   const LaunchShape of_rows = {.blocks = rows, .threads = kThreads};
   LaunchShape of_sorted = of_rows;
@@ -365,7 +366,7 @@ void SearchClusters(const ClusterCall& call, const ClusterQuestion& question,
   RoundArgument round = {argument, 1};
   for (; round.round <= kRounds; ++round.round) {
     launch(compute, of_warps(argument.head.vocab), &round);
-    launch(reinterpret_cast<const void*>(LookKernel), of_rows, &round);
+    launch(reinterpret_cast<const void*>(CertifyKernel), of_rows, &round);
   }
   launch(reinterpret_cast<const void*>(AnswerKernel), of_sorted, &argument);
 }

@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kMostThreads)
   } else {
     cut = semantics::CutOfStatus(scan.status);
   }
-  team.Sync();  // everybody has read whether it is decided
+  team.Sync();  // all threads have read whether it is decided
   if (!team.IsFirstThread()) return;
   argument.cuts[row.index] = cut;
   // From a nucleus that never fits there is nothing to learn.

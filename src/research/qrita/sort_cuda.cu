@@ -24,7 +24,7 @@ auto StartsOfRows(int64_t first, int64_t vocab) {
   return thrust::make_transform_iterator(thrust::make_counting_iterator(first), StartOfRow{vocab});
 }
 
-// Asks for the bytes when there is no memory, else sorts.
+// Returns in `bytes` what it needs when there is no memory, else sorts.
 cudaError_t SortRows(void* memory, size_t& bytes, cub::DoubleBuffer<uint32_t>& keys, int64_t rows,
                      int64_t vocab, cudaStream_t stream) {
   return cub::DeviceSegmentedRadixSort::SortKeysDescending(memory, bytes, keys, rows * vocab, rows,

@@ -20,7 +20,7 @@ inline constexpr int kMostOutliers = 8192;
 enum class Certificate {
   kNone,   // nothing does: a rule looks at the whole row
   kCount,  // there are as many as the rules look at
-  kMass,   // they have the mass that top-p wants of the whole row
+  kMass,   // they have the mass that top-p needs of the whole row
 };
 
 struct Truncation {
@@ -146,7 +146,7 @@ __device__ inline void Learn(float* entry, const RowNote& note, int room, float 
   atomicCAS(reinterpret_cast<unsigned int*>(entry), __float_as_uint(old), __float_as_uint(next));
 }
 
-// Of the threshold, the same in all threads. learned: of the table, else 0. For k it is the
+// Of the threshold, equal in all threads. learned: of the table, else 0. For k it is the
 // quantile of k / V less 15 %. For p it is a formula of this project, not the table of Qrita: 1 and
 // the quantile of the mass of N(0, 1), less 25 %. It goes lower than the table in vLLM's Qrita (p =
 // 0.9: -0.35 for 0.85 deviations) and so gathers more. room: how many fit.

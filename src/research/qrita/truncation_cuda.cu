@@ -1,7 +1,7 @@
 // Qrita (2026), its first kernel: one read of the row gathers the outliers, for top-p alone a
 // second one sums the whole mass, and what the outliers certify is decided among them.
 //
-// The certificate: as many outliers as the rules look at, or the mass that top-p wants of the whole
+// The certificate: as many outliers as the rules look at, or the mass that top-p needs of the whole
 // row, as exact integers.
 #include "cuda/long_mass_sum.cuh"
 #include "cuda/row_by_definition.cuh"
@@ -102,7 +102,7 @@ struct TruncationMemory {
   Finish finish;
 };
 
-// Whether the outliers have the mass that top-p wants, of the whole row that is read for it.
+// Whether the outliers have the mass that top-p needs, of the whole row that is read for it.
 template <DType kDType>
 __device__ bool HaveMass(const Team& team, const VectorSlice<kDType>& slice,
                          const SelectParams& params, Outliers& outliers) {

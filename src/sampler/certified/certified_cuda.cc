@@ -14,14 +14,14 @@ void SampleIdsFromHead(const CertifiedCall& call, const RowParams& params, DrawM
   question.has_params_per_row = params.params.size > 1;
   question.has_keys_per_row = params.keys.size > 1;
   question.limits = params.limits;
-  const CallArgument argument = ArgumentOf(call, question);
+  const CertifiedArgs argument = ArgumentOf(call, question);
   CheckRowParams(params, rows, true);
   CheckMethod(method);
   CheckOneARow("ids", ids, rows);
   CheckOneARow("statuses", statuses, rows, true);
   if (rows == 0) return;
   const DrawnTokens tokens = {ids.data, statuses.size == 0 ? nullptr : statuses.data};
-  LaunchSurvivors(argument, stream);
+  LaunchCertifiedPrefix(argument, stream);
   SampleSurvivors(argument, params, method, tokens, stream);
   LaunchDense(argument, stream);
   SampleDenseRows(argument, params, method, tokens, stream);

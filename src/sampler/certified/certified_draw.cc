@@ -12,13 +12,13 @@
 
 namespace sluice {
 
-using semantics::Decides;
+using semantics::FilterClass;
 using semantics::Token;
 
 namespace {
 
-Decides DecidesOf(const RowDraw& draw, int64_t vocab) {
-  return semantics::DecidingTokens(draw.params, draw.key, draw.method, vocab);
+FilterClass FilterClassOfDraw(const RowDraw& draw, int64_t vocab) {
+  return semantics::FilterClassOf(draw.params, draw.key, draw.method, vocab);
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ CertifiedRows::Need CertifiedDraw::NeedOf(const RowDraw& draw) const {
   if (!semantics::AreValid(draw.params, limits_) || !semantics::IsValid(draw.key)) {
     return Need::kNothing;
   }
-  const bool is_mass = DecidesOf(draw, vocab_) == Decides::kMass;
+  const bool is_mass = FilterClassOfDraw(draw, vocab_) == FilterClass::kMass;
   return is_mass && !semantics::IsNucleus(draw.params) ? Need::kDense : Need::kPlanes;
 }
 
@@ -69,15 +69,19 @@ DenseReason CertifiedDraw::DrawFrom(int64_t row, const RowDraw& draw, RowCertifi
     DrawFromTokens(row, draw, *allowed, memory);
     return DenseReason::kNone;
   }
-  const Decides decides = DecidesOf(draw, vocab_);
-  const bool is_first = decides == Decides::kFirst;
+  const FilterClass filter_class = FilterClassOfDraw(draw, vocab_);
+  const bool is_first = filter_class == FilterClass::kFirst;
   const int64_t k = is_first && !semantics::IsGreedy(draw.params) ? draw.params.top_k : 1;
   std::optional<CertifiedTokens> top = certificate.Top(k);
   if (!top.has_value()) return DenseReason::kSurvivors;
   const Token first = top->data[0];
-  if (decides == Decides::kSoftmax) return DrawFromSoftmax(row, draw, certificate, first, memory);
-  if (decides == Decides::kMass) return DrawFromNucleus(row, draw, certificate, first, memory);
-  if (decides == Decides::kLikely) {
+  if (filter_class == FilterClass::kSoftmax) {
+    return DrawFromSoftmax(row, draw, certificate, first, memory);
+  }
+  if (filter_class == FilterClass::kMass) {
+    return DrawFromNucleus(row, draw, certificate, first, memory);
+  }
+  if (filter_class == FilterClass::kLikely) {
     const float scale = semantics::ScalesOf(draw.params).filter;
     top = certificate.From(semantics::MinPThreshold(draw.params.min_p, first.x, scale));
     if (!top.has_value()) return DenseReason::kSurvivors;
@@ -152,7 +156,7 @@ DenseReason CertifiedDraw::DrawFromSoftmax(int64_t row, const RowDraw& draw,
                                            RowCertificate& certificate, const Token& first,
                                            std::byte* memory) const {
   std::optional<RowCertificate::Bottom> bottom;
-  if (WantsCuts()) {
+  if (NeedsCuts()) {
     bottom = certificate.Last();
     if (!bottom.has_value()) return DenseReason::kSurvivors;
   }
@@ -175,7 +179,7 @@ DenseReason CertifiedDraw::DrawFromNucleus(int64_t row, const RowDraw& draw,
                                            RowCertificate& certificate, const Token& first,
                                            std::byte* memory) const {
   CertifiedNucleus nucleus(certificate, draw.params, draw.key, first, vocab_);
-  if (!WantsCuts() && CertifiedNucleus::IsLazy(draw.params, draw.method, draw.key)) {
+  if (!NeedsCuts() && CertifiedNucleus::IsLazy(draw.params, draw.method, draw.key)) {
     CertifiedGumbel gumbel(certificate, draws_, draw.key, first,
                            semantics::ScalesOf(draw.params).draw, vocab_, memory);
     TokenResult result;

@@ -7,8 +7,8 @@
 #include "draw/draw_table.h"
 #include "head/certified/certified_rows.h"
 #include "select/select_table.h"
-#include "semantics/deciding_tokens.h"
 #include "semantics/draw.h"
+#include "semantics/filter_class.h"
 #include "semantics/interval.h"
 #include "support/rows.h"
 
@@ -78,7 +78,7 @@ class CertifiedDraw {
   void DrawFromLogits(int64_t row, const RowDraw& draw, std::span<const float> logits,
                       std::byte* memory) const;
 
-  bool WantsCuts() const { return !output_.results.empty(); }
+  bool NeedsCuts() const { return !output_.results.empty(); }
   void Set(int64_t row, const TokenResult& result) const;
   void Fail(int64_t row, RowStatus status) const;
 

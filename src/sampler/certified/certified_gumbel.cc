@@ -49,7 +49,7 @@ bool CertifiedGumbel::Draw(const Token* end, Token& winner) {
   const int32_t guess = draws_.draw(scores, all, first_.x, scale_, DrawMethod::kGumbel, key_);
   if (guess >= 0) Challenge(guess, end, best);
 
-  // Those who may still win, by their bounds, the best bound first.
+  // The tokens that may still win, by their bounds, the best bound first.
   const float least = end == nullptr ? -semantics::Infinity() : end->x;
   for (int64_t v = 0; v < vocab_; ++v) {
     const float upper = certificate_.Upper(v);

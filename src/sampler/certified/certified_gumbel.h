@@ -2,8 +2,8 @@
 //
 // A Gumbel draw is an argmax, of fl(fl(fl(x - m) scale) + g) with noise g that a token's id alone
 // decides. Every rounding in it is monotone in x, so the same expression of an upper bound of x is
-// an upper bound of the score, and a token whose bound stays below a score that was computed cannot
-// win. No mass is needed, and no sort.
+// an upper bound of the score, and a token with a bound below a score that was computed cannot win.
+// No mass is needed, and no sort.
 #pragma once
 
 #include "draw/draw_table.h"

@@ -73,7 +73,7 @@ bool CertifiedNucleus::Narrow() {
   };
   for (; share_ >= kLastShare; share_ *= kNextShare) {
     double left = static_cast<double>(least_mass_) * share_;
-    int end = kBins - 1;  // of the bins that are wanted; the last one has no weight to speak of
+    int end = kBins - 1;  // of the bins to compute; the last one has no weight to speak of
     while (end > 0 && left >= doubt_of(end - 1)) left -= doubt_of(--end);
     const int64_t wanted = std::accumulate(counts, counts + end, int64_t{0});
     if (wanted == 0) continue;
@@ -112,7 +112,7 @@ Membership CertifiedNucleus::MembershipOf(const Token& token) {
   const bool keeps_ties = params_.profile.ties == Ties::kAll;
   // Kept whatever the target is.
   if (token.id == first_.id || (keeps_ties && token.x == first_.x)) return Membership::kKept;
-  const MassAround around = certificate_.Around({token.x, first_.x, scale_});
+  const MassBounds around = certificate_.Around({token.x, first_.x, scale_});
   int64_t ties_before = 0;  // of tokens that are computed; open ones count as above
   if (around.ties > 1 && !keeps_ties) {
     const Intervals& of = certificate_.intervals();

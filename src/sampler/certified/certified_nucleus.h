@@ -1,5 +1,5 @@
 // Top-p on all tokens of a row, when logits are intervals: the mass of the row is known between two
-// ends, and more is computed until both of them say the same. Exactly of the kept interval, which a
+// ends, and more is computed until both of them agree. Exactly of the kept interval, which a
 // Cut and a cdf draw need; or of the token that is drawn alone (lazy membership), which takes less.
 #pragma once
 
@@ -14,7 +14,7 @@ class CertifiedNucleus {
   CertifiedNucleus(RowCertificate& certificate, const SelectParams& params, const NoiseKey& key,
                    const semantics::Token& first, int64_t vocab);
 
-  // Whether a Gumbel draw needs no more than to know of one token that it is kept.
+  // Whether a Gumbel draw needs no more than that one token is known to be kept.
   static bool IsLazy(const SelectParams& params, DrawMethod method, const NoiseKey& key);
 
   // The first tokens of the row and those that are kept of them. False: not decided. It is given
@@ -38,7 +38,7 @@ class CertifiedNucleus {
   const float scale_;
   const int64_t vocab_;
   double share_;             // of the mass, that the next step leaves open
-  uint64_t least_mass_ = 0;  // of the row, as far as the last question knows
+  uint64_t least_mass_ = 0;  // of the row, as far as the last question established it
 };
 
 }  // namespace sluice

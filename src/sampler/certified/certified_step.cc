@@ -14,7 +14,7 @@ void Sampler::Impl::CheckStepFromHead(std::span<const RequestHandle> requests, i
   for (const RequestHandle& request : requests) {
     if (!TakeIntoStep(request).RunsProcessors()) continue;
     ThrowInvalid("requests", "a request with a logits processor",
-                 "requests whose processors do not run: those have to see all logits");
+                 "requests with no processor that runs: processors need all logits");
   }
 }
 

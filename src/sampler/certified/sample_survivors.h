@@ -1,21 +1,22 @@
 // The last steps of a certified draw on the device.
 #pragma once
 
-#include "head/certified/cuda/device_call.h"
+#include "head/certified/cuda/certified_kernels.h"
 
 namespace sluice::cuda {
 
 struct DrawnTokens {
   int32_t* ids;
-  RowStatus* statuses;  // null: not wanted
+  RowStatus* statuses;  // null: not reported
 };
 
-// Behind LaunchSurvivors: the draw from what survived; rows without an answer join the dense ones.
-void SampleSurvivors(const CallArgument& call, const RowParams& params, DrawMethod method,
+// After LaunchCertifiedPrefix: the draw from what survived; rows without an answer join the dense
+// ones.
+void SampleSurvivors(const CertifiedArgs& call, const RowParams& params, DrawMethod method,
                      const DrawnTokens& tokens, void* stream);
 
-// Behind LaunchDense: the draw from the logits of the dense rows.
-void SampleDenseRows(const CallArgument& call, const RowParams& params, DrawMethod method,
+// After LaunchDense: the draw from the logits of the dense rows.
+void SampleDenseRows(const CertifiedArgs& call, const RowParams& params, DrawMethod method,
                      const DrawnTokens& tokens, void* stream);
 
 }  // namespace sluice::cuda

@@ -1,6 +1,6 @@
 // The last steps of a certified draw: from the few rows of the head that survived, and from the
 // logits of the rows that the planes did not answer.
-#include "head/certified/cuda/device_course.cuh"
+#include "head/certified/cuda/row_progress.cuh"
 #include "head/certified/cuda/survivor_list.cuh"
 #include "sampler/certified/sample_survivors.h"
 #include "sampler/device/kernels/sample_kernel.cuh"
@@ -10,19 +10,20 @@ namespace {
 
 struct SurvivorsArgument {
   SampleArgument sample;
-  CallArgument call;
+  CertifiedArgs call;
 };
 
-// The Gumbel draw from everything, of which the survivors hold all that may win and the maximum.
+// The Gumbel draw from everything: the survivors hold all that may win and the maximum.
 __device__ int32_t DrawFromSurvivors(const Team& block, const CertifiedTokens& survivors,
-                                     const RowCourse& course) {
+                                     const RowProgress& progress) {
   const float max = ValueOf(FirstSurvivor(block, survivors));
   BestToken best;
   for (int i = block.thread(); i < survivors.size; i += block.threads()) {
     const auto [x, id] = survivors.data[i];
     if (x == -INFINITY) continue;
-    const uint64_t bits = semantics::NoiseBits(course.key, semantics::GumbelStream(course.key), id);
-    best.See(semantics::LogWeight(x, max, course.draw_scale) + semantics::Gumbel(bits), x, id);
+    const uint64_t bits =
+        semantics::NoiseBits(progress.key, semantics::GumbelStream(progress.key), id);
+    best.See(semantics::LogWeight(x, max, progress.draw_scale) + semantics::Gumbel(bits), x, id);
   }
   return IdOfBest(block, best);
 }
@@ -32,18 +33,18 @@ __device__ int32_t DrawFromSurvivors(const Team& block, const CertifiedTokens& s
 __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
                                     const SurvivorsArgument& argument, int row,
                                     TokenResult& result) {
-  const RowCourse& course = argument.call.memory.courses[row];
+  const RowProgress& progress = argument.call.memory.progress[row];
   const CertifiedTokens survivors = TokensOf(argument.call, row);
-  const bool is_of_planes = course.way == RowCourse::Way::kPlanes;
+  const bool is_of_planes = progress.way == RowProgress::Way::kPlanes;
   float least = survivors.least;
   if (is_of_planes) {
-    if (course.decides == Decides::kSoftmax) {
-      result.id = DrawFromSurvivors(block, survivors, course);
+    if (progress.filter_class == FilterClass::kSoftmax) {
+      result.id = DrawFromSurvivors(block, survivors, progress);
       return DenseReason::kNone;
     }
-    if (course.decides == Decides::kFirst && course.k == 1) {
+    if (progress.filter_class == FilterClass::kFirst && progress.k == 1) {
       const uint64_t first = FirstSurvivor(block, survivors);
-      if (course.wants_first) {
+      if (progress.wants_first) {
         result.id = IdOf(first);
         return DenseReason::kNone;
       }
@@ -73,20 +74,20 @@ __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
   } else {
     ListedTop top;
     top.size = size;
-    if (course.is_nucleus) {
-      // Fewer tokens than are wanted have an end, so all were computed.
-      top.has_all = course.first == 0;
+    if (progress.is_nucleus) {
+      // Fewer tokens than the row needs have an end, so all were computed.
+      top.has_all = progress.first == 0;
       // The sums are off by what WholeMassOf allows, and those of the ends once more.
-      const double sum = course.most_mass + course.least_mass;
-      const double difference = course.most_mass - course.least_mass;
+      const double sum = progress.most_mass + progress.least_mass;
+      const double difference = progress.most_mass - progress.least_mass;
       top.read = {0.5 * sum, difference / sum + 2e-5};
-      top.unit = {course.filter_scale, course.mass_offset};
+      top.unit = {progress.filter_scale, progress.mass_offset};
     }
-    const int needed = course.decides == Decides::kFirst ? course.k : size;
-    result = SampleFromTop(block, memory, top, {needed, course.is_nucleus}, argument.sample);
+    const int needed = progress.filter_class == FilterClass::kFirst ? progress.k : size;
+    result = SampleFromTop(block, memory, top, {needed, progress.is_nucleus}, argument.sample);
   }
   if (result.id != kUndecided) return DenseReason::kNone;
-  return is_of_planes && course.is_nucleus ? DenseReason::kMass : DenseReason::kSurvivors;
+  return is_of_planes && progress.is_nucleus ? DenseReason::kMass : DenseReason::kSurvivors;
 }
 
 constexpr int kSurvivorThreads = 512;
@@ -98,13 +99,13 @@ __global__ void __launch_bounds__(kSurvivorThreads)
   SampleMemory& memory = MemoryOfBlock();
   const Team block(memory.team);
   const int row = static_cast<int>(blockIdx.x);
-  RowCourse& course = argument.call.memory.courses[row];
-  if (HasTooMany(argument.call, course)) {
-    if (block.IsFirstThread()) LeaveToDense(course, DenseReason::kSurvivors);
-  } else if (course.way != RowCourse::Way::kDense) {
+  RowProgress& progress = argument.call.memory.progress[row];
+  if (HasTooMany(argument.call, progress)) {
+    if (block.IsFirstThread()) LeaveToDense(progress, DenseReason::kSurvivors);
+  } else if (progress.way != RowProgress::Way::kDense) {
     TokenResult result;
     result.id = -1;
-    result.status = StatusOf(course);
+    result.status = StatusOf(progress);
     const DenseReason reason = result.status != RowStatus::kOk
                                    ? DenseReason::kNone
                                    : SampleListed(block, memory, argument, row, result);
@@ -112,7 +113,7 @@ __global__ void __launch_bounds__(kSurvivorThreads)
       if (reason == DenseReason::kNone) {
         argument.sample.Set(row, result, RowPath::kCertified);
       } else {
-        LeaveToDense(course, reason);
+        LeaveToDense(progress, reason);
       }
     }
   }
@@ -132,7 +133,7 @@ __global__ void __launch_bounds__(kMostThreads)
   }
 }
 
-SurvivorsArgument ArgumentOf(const CallArgument& call, const RowParams& params, DrawMethod method,
+SurvivorsArgument ArgumentOf(const CertifiedArgs& call, const RowParams& params, DrawMethod method,
                              const DrawnTokens& tokens) {
   const int64_t stride = int64_t{call.planes.tiles} * kTileRows;
   const LogitsView logits{
@@ -148,26 +149,26 @@ SurvivorsArgument ArgumentOf(const CallArgument& call, const RowParams& params, 
 
 }  // namespace
 
-void SampleSurvivors(const CallArgument& call, const RowParams& params, DrawMethod method,
+void SampleSurvivors(const CertifiedArgs& call, const RowParams& params, DrawMethod method,
                      const DrawnTokens& tokens, void* stream) {
   SurvivorsArgument argument = ArgumentOf(call, params, method, tokens);
-  LaunchBehind(reinterpret_cast<const void*>(SampleSurvivorsKernel),
-               {.blocks = static_cast<unsigned>(call.memory.rows),
-                .threads = kSurvivorThreads,
-                .shared_bytes = sizeof(SampleMemory)},
-               &argument, stream);
+  LaunchDependent(reinterpret_cast<const void*>(SampleSurvivorsKernel),
+                  {.blocks = static_cast<unsigned>(call.memory.rows),
+                   .threads = kSurvivorThreads,
+                   .shared_bytes = sizeof(SampleMemory)},
+                  &argument, stream);
 }
 
-void SampleDenseRows(const CallArgument& call, const RowParams& params, DrawMethod method,
+void SampleDenseRows(const CertifiedArgs& call, const RowParams& params, DrawMethod method,
                      const DrawnTokens& tokens, void* stream) {
   SurvivorsArgument argument = ArgumentOf(call, params, method, tokens);
   const TeamShape shape = ShapeForRows(call.memory.rows);
-  LaunchBehind(reinterpret_cast<const void*>(SampleDenseKernel),
-               {.blocks = static_cast<unsigned>(call.memory.rows),
-                .threads = static_cast<unsigned>(shape.threads),
-                .shared_bytes = sizeof(SampleMemory),
-                .cluster = static_cast<unsigned>(shape.blocks)},
-               &argument, stream);
+  LaunchDependent(reinterpret_cast<const void*>(SampleDenseKernel),
+                  {.blocks = static_cast<unsigned>(call.memory.rows),
+                   .threads = static_cast<unsigned>(shape.threads),
+                   .shared_bytes = sizeof(SampleMemory),
+                   .cluster = static_cast<unsigned>(shape.blocks)},
+                  &argument, stream);
 }
 
 }  // namespace sluice::cuda

@@ -1,5 +1,5 @@
-// Tokens behind the history of a request, and back: a block a request, one token after the other.
-// What is not in the list of watched ids yet gets a place there; the entries behind it move up.
+// Tokens appended to the history of a request, and taken back: a block a request, token by token.
+// What is not in the list of watched ids yet gets a place there; the entries after it move up.
 #include "cuda/cuda_check.h"
 #include "sampler/device/device_kernels.h"
 
@@ -75,7 +75,7 @@ class History {
       __syncthreads();
     }
   }
-  // Those behind `at`, the first ones first.
+  // The entries after `at`, the first ones first.
   __device__ void MoveDown(int32_t at) const {
     for (int32_t begin = at + 1; begin < watched_size_; begin += kThreads) {
       const int32_t from = begin + Thread();

@@ -29,7 +29,7 @@ class Carver {
   size_t used_ = 0;
 };
 
-// What the host tells of a step, in one piece.
+// What the host passes of a step, in one piece.
 struct StepTables {
   StepRow* rows;
   StepSpan* spans;
@@ -38,7 +38,7 @@ struct StepTables {
   RequestedLogprobs* requested;
   TreeRow* trees;         // null: all drafts are chains
   DraftModelRow* models;  // null: no draft models
-  // Of the rows that processors change: where they are, and what is forced behind them or -1.
+  // Of the rows that processors change: where they are, and what is forced after them or -1.
   int32_t* processed_rows;
   int32_t* processed_forced;
   size_t bytes;
@@ -121,7 +121,7 @@ struct ProcessedBuffers {
   SelectParams* params;
   NoiseKey* keys;
   TokenResult* results;
-  Cut* cuts;  // beside the masses
+  Cut* cuts;  // of the masses
   CutMass* masses;
 };
 
@@ -157,10 +157,10 @@ struct DeviceBuffers {
   int32_t* cdf_ids;
   RowStatus* cdf_statuses;
   int32_t* accepted;
-  DraftLaw* laws;
+  DraftDistribution* distributions;
   std::byte* outputs;
   int32_t* kept;
-  Cut* mass_cuts;  // beside the masses
+  Cut* mass_cuts;  // of the masses
   ProcessedBuffers processed;
   SelectParams* greedy_params;  // one, for batches of which all rows are greedy
   NoiseKey* greedy_key;
@@ -219,7 +219,7 @@ inline DeviceBuffers BuffersOf(std::byte* base, const DeviceSamplerOptions& opti
   buffers.cdf_ids = carver.Take<int32_t>(rows);
   buffers.cdf_statuses = carver.Take<RowStatus>(rows);
   buffers.accepted = carver.Take<int32_t>(rows);
-  buffers.laws = carver.Take<DraftLaw>(options.max_drafts > 0 ? rows : 0);
+  buffers.distributions = carver.Take<DraftDistribution>(options.max_drafts > 0 ? rows : 0);
   buffers.outputs = carver.Take<std::byte>(
       static_cast<int64_t>(OutputsOf(nullptr, LargestOutput(options)).bytes));
   buffers.kept = carver.Take<int32_t>(options.kept ? rows * words : 0);

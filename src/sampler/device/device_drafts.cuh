@@ -29,10 +29,11 @@ __device__ inline uint64_t Probability(semantics::uint128_t reciprocal, uint64_t
   return static_cast<uint64_t>((reciprocal * weight) >> 63);
 }
 
-__device__ inline uint64_t ProbabilityOf(const DraftLaw& law, int32_t id) {
-  const float x = law.row[id];
-  if (!law.cut.Keeps(x, id)) return 0;
-  return Probability(law.reciprocal, semantics::Weight(x, law.max, law.scale));
+__device__ inline uint64_t ProbabilityOf(const DraftDistribution& distribution, int32_t id) {
+  const float x = distribution.row[id];
+  if (!distribution.cut.Keeps(x, id)) return 0;
+  return Probability(distribution.reciprocal,
+                     semantics::Weight(x, distribution.max, distribution.scale));
 }
 
 // A stretch of a patched row, one id after the other.
@@ -116,8 +117,8 @@ __device__ inline float MaxOf(float max, uint64_t (&of_warp)[kRejectThreads / kW
   return max;
 }
 
-// What is left of a Cut's ties for the stretch of this thread, which has so many tokens at the
-// boundaries. By all threads, whose stretches follow each other.
+// The rest of a Cut's ties for the stretch of this thread, which has these numbers of tokens at the
+// boundaries. By all threads, with stretches that follow each other.
 __device__ inline Cut RestOf(Cut cut, uint32_t at_upper, uint32_t at_lower,
                              uint64_t (&of_warp)[kRejectThreads / kWarp]) {
   const uint64_t before = SumsOf(uint64_t{at_upper} << 32 | at_lower, of_warp).before;
@@ -126,8 +127,8 @@ __device__ inline Cut RestOf(Cut cut, uint32_t at_upper, uint32_t at_lower,
   return cut;
 }
 
-// What a row keeps, for who goes over it again and again: each thread has a stretch of ids to
-// itself, so that what it counts and adds up comes in the order of ids.
+// What a row keeps, for passes that repeat: each thread has a stretch of ids to itself, so that
+// what it counts and adds up comes in the order of ids.
 class KeptStretch {
  public:
   // see(id): for all ids of this thread, kept or not. By all threads.

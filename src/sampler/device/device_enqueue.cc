@@ -114,8 +114,8 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
   const bool has_results = shape.has_results;
   const bool has_trees = shape.output.has_path;
   if (shape.has_models) {
-    LaunchDraftLaws(tables.models, buffers.laws, static_cast<int32_t>(shape.logits.vocab), rows,
-                    stream);
+    LaunchDraftDistributions(tables.models, buffers.distributions,
+                             static_cast<int32_t>(shape.logits.vocab), rows, stream);
   }
   if (shape.rejects) {
     auto* const launch = has_trees ? LaunchRejectTrees : LaunchReject;
@@ -133,7 +133,7 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
             .processed = buffers.processed.values,
             .processed_stride = buffers.processed.stride,
             .probabilities = tables.probabilities,
-            .laws = shape.has_models ? buffers.laws : nullptr,
+            .distributions = shape.has_models ? buffers.distributions : nullptr,
             .results = buffers.results,
             .accepted = buffers.accepted},
            rows, stream);

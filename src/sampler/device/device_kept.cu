@@ -1,5 +1,5 @@
-// Kept sets as bitmasks: the ties of a row's Cut are resolved to ids, and then every token is asked
-// by itself.
+// Kept sets as bitmasks: the ties of a row's Cut are resolved to ids, and then every token is
+// tested by itself.
 #include "cuda/cut_ids.cuh"
 #include "cuda/row_by_definition.cuh"
 #include "sampler/device/device_kernels.h"

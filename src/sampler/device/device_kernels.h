@@ -61,7 +61,7 @@ struct WriteOutArgument {
 };
 void LaunchWriteOut(const WriteOutArgument& argument, int64_t count, void* stream);
 
-// The forced tokens of such rows, behind the processors. -1: none.
+// The forced tokens of such rows, after the processors. -1: none.
 struct ForceArgument {
   float* values;
   int64_t stride;
@@ -75,7 +75,7 @@ struct PlaceArgument {
   const int32_t* places;
   int32_t count;
   const TokenResult* from;
-  TokenResult* results;  // null: ids and statuses are wanted
+  TokenResult* results;  // null: write ids and statuses
   int32_t* ids;
   RowStatus* statuses;
 };
@@ -105,7 +105,7 @@ struct KeptArgument {
 void LaunchKept(KeptArgument argument, DType dtype, void* stream);
 
 // The probabilities of a draft model's row, of any id.
-struct DraftLaw {
+struct DraftDistribution {
   semantics::Row row;  // data null: no draft model
   semantics::PlacedCut cut;
   float max;
@@ -113,8 +113,8 @@ struct DraftLaw {
   semantics::uint128_t reciprocal;  // of the mass, as semantics::Probability40 has it
   RowStatus status;
 };
-void LaunchDraftLaws(const DraftModelRow* models, DraftLaw* laws, int32_t vocab, int64_t rows,
-                     void* stream);
+void LaunchDraftDistributions(const DraftModelRow* models, DraftDistribution* distributions,
+                              int32_t vocab, int64_t rows, void* stream);
 
 // Rejection sampling of the rows that have drafts to reject: `results` have their Cuts.
 struct RejectArgument {
@@ -131,8 +131,8 @@ struct RejectArgument {
   const RowPatch* patches;
   const float* processed;  // rows that processors have changed, in place of logits and patches
   int64_t processed_stride;
-  const float* const* probabilities;  // one a row; null: nothing is known of the draft
-  const DraftLaw* laws;               // likewise; null: no step has a draft model
+  const float* const* probabilities;       // one a row; null: nothing is known of the draft
+  const DraftDistribution* distributions;  // likewise; null: no step has a draft model
   TokenResult* results;
   // One a row; -1 where the draft must match, 0 where none is accepted. Else 1 of a chain, and of a
   // tree the row of its request that comes next.
@@ -141,8 +141,8 @@ struct RejectArgument {
 void LaunchReject(const RejectArgument& argument, int64_t rows, void* stream);
 void LaunchRejectTrees(const RejectArgument& argument, int64_t rows, void* stream);
 
-// Which rows stand: those up to the first whose token its draft is not. The others become as if
-// they had not been sampled.
+// Which rows stand: those up to the first that draws another token than its draft. The others
+// become as if they had not been sampled.
 struct VerdictArgument {
   RequestStore store;
   const StepRow* rows;
@@ -151,39 +151,39 @@ struct VerdictArgument {
   const StepSpan* spans;
   int32_t requests;
   const int32_t* accepted;         // null: every draft must match
-  const TokenResult* results;      // null: ids and statuses are there
+  const TokenResult* results;      // null: read ids and statuses
   const TokenResult* cdf_results;  // null: no request draws by cdf, or all do
   const int32_t* cdf_ids;
   const RowStatus* cdf_statuses;
   int32_t* ids;
   RowStatus* statuses;
-  Cut* cuts;  // null: not wanted
+  Cut* cuts;  // null: not reported
   int32_t* emitted;
   int32_t* path;  // of trees
 };
 void LaunchVerdict(const VerdictArgument& argument, void* stream);
-// The same of trees; the rows that stand are not beside each other yet.
+// As above, of trees; the rows that stand are not adjacent yet.
 void LaunchTreeVerdict(const VerdictArgument& argument, void* stream);
 
-// Moves what is told of the rows that stand to the first rows of their requests.
+// Moves the reports of the rows that stand to the first rows of their requests.
 struct CompactArgument {
   const StepSpan* spans;
   const int32_t* path;
   int32_t* ids;
   RowStatus* statuses;
-  Cut* cuts;        // null: not wanted
+  Cut* cuts;        // null: not reported
   CutMass* masses;  // likewise
   float* logprobs;  // likewise
   int32_t* ranks;
   int32_t width;
   int32_t* list_ids;
   float* list_values;
-  int32_t kept_words;  // of a row; 0: not wanted
+  int32_t kept_words;  // of a row; 0: not reported
   int32_t* kept;
 };
 void LaunchCompact(const CompactArgument& argument, int64_t requests, void* stream);
 
-// The tokens of a step behind the histories of its requests.
+// Appends the tokens of a step to the histories of its requests.
 struct AcceptArgument {
   RequestStore store;
   const StepSpan* spans;

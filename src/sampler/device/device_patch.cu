@@ -14,7 +14,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kApplyThreads = 512;
 constexpr int kWarp = 32;
-constexpr uint32_t kEndsBadWord = 1u << 31;  // beside the longest repeat that a token extends
+constexpr uint32_t kEndsBadWord = 1u << 31;  // or-ed to the longest repeat that a token extends
 // Of a repeat by each thread for itself; to find the longer ones takes one thread, and time that
 // grows with the tokens.
 constexpr int32_t kMostCompared = 256;
@@ -62,7 +62,7 @@ class Watched {
       : tokens_(tokens), size_(size), memory_(memory), drafts_(drafts) {}
 
   __device__ int32_t size() const { return size_ + memory_.added_count; }
-  // Of an id that is there.
+  // Of an id that is watched.
   __device__ int32_t PlaceOf(int32_t id) const {
     int32_t place = LowerBound(tokens_, size_, id);
     for (int32_t i = 0; i < memory_.added_count; ++i) place += memory_.added[i] < id ? 1 : 0;
@@ -85,7 +85,7 @@ class Watched {
   int32_t drafts_;
 };
 
-// By all threads, with a barrier in front and behind.
+// By all threads, with a barrier at its begin and its end.
 __device__ void AddDrafts(PatchMemory& memory, const WatchedToken* tokens, int32_t size,
                           int32_t drafts) {
   const int t = Thread();
@@ -112,7 +112,7 @@ __device__ void AddDrafts(PatchMemory& memory, const WatchedToken* tokens, int32
 }
 
 // The longest repeat that each watched token would extend, as far as its length matters. By all
-// threads, with barriers in front and behind. A thread looks at some of the places before the end.
+// threads, with barriers at its begin and end. A thread looks at some of the places before the end.
 // room: as many words as there are tokens.
 __device__ void FindRepeats(const RequestRecord& record, const int32_t* lists, Tokens tokens,
                             const Watched& watched, PatchMemory& memory, uint32_t* endings,

@@ -1,4 +1,4 @@
-// What a step does of rows that processors change, before and behind them.
+// What a step does of rows that processors change, before and after the processors.
 #include <algorithm>
 
 #include "cuda/cuda_check.h"

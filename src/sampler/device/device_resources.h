@@ -30,7 +30,7 @@ class Event {
   operator cudaEvent_t() const { return event_; }  // NOLINT(google-explicit-constructor)
 
   void Record(cudaStream_t stream) const { RequireCuda(cudaEventRecord(event_, stream), "event"); }
-  // `stream` goes on behind what was recorded last.
+  // `stream` continues after what was recorded last.
   void HoldBack(cudaStream_t stream) const {
     RequireCuda(cudaStreamWaitEvent(stream, event_, 0), "event");
   }
@@ -96,7 +96,7 @@ class PinnedRing {
   // At most the bytes of the ring. Sent or NotSent ends it.
   std::byte* Take(size_t bytes) {
     if (live_ == kEvents) Retire();
-    if (end_ + bytes > bytes_) {  // what is left at the end is left out
+    if (end_ + bytes > bytes_) {  // the rest at the end stays unused
       while (live_ > 0 && Oldest().begin >= end_) Retire();
       end_ = 0;
     }

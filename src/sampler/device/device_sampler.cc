@@ -51,8 +51,8 @@ size_t RingBytes(const DeviceSamplerOptions& options) {
                   std::min(size_t{16} << 20, request * static_cast<size_t>(options.max_requests)));
 }
 
-// Longer repeats get the same penalty: its power is 1 throughout, or at its cap of 1e30, whose
-// logarithm is 69.1.
+// Longer repeats get the same penalty: its power is 1 throughout, or at its cap of 1e30, with a
+// logarithm of 69.1.
 uint32_t LongestRepeat(const SamplingParams& params, int32_t max_tokens) {
   const int32_t allowed = params.dry_allowed_length;
   const double growth = std::log(static_cast<double>(params.dry_base));
@@ -106,7 +106,7 @@ std::vector<WatchedToken> WatchedAtFirst(const Request& request, bool counts_tok
   return watched;
 }
 
-// In the order that RequestRecord tells.
+// In the order that RequestRecord defines.
 std::vector<int32_t> ListsOf(const SamplingParams& params, RequestRecord& record) {
   std::vector<int32_t> lists;
   std::vector<BiasEntry> bias = params.logit_bias;  // of one id, in their order
@@ -183,7 +183,7 @@ DeviceSampler::Impl::~Impl() {
   }
   cudaStreamSynchronize(changes_);
   cudaStreamSynchronize(copies_);
-  if (has_failed_) cudaDeviceSynchronize();  // nobody knows how much of a step was enqueued
+  if (has_failed_) cudaDeviceSynchronize();  // how much of a step was enqueued is unknown
 }
 
 RequestRecord DeviceSampler::Impl::RecordOf(const SamplingParams& params) const {
@@ -268,8 +268,8 @@ RequestHandle DeviceSampler::Impl::Add(const Request& request,
   return {index, slot.generation};
 }
 
-// Copies to the device, behind all changes so far. Pieces that lie beside each other there are one
-// copy.
+// Copies to the device, after all changes so far. Adjacent pieces become one copy, because a copy
+// costs a call of the driver.
 void DeviceSampler::Impl::Send(std::span<const Piece> pieces) {
   size_t bytes = 0;
   for (const Piece& piece : pieces) bytes += piece.bytes;
@@ -380,8 +380,8 @@ void DeviceSampler::Impl::Rollback(RequestHandle request, int64_t count) {
   CheckNotCalledBack();
   Slot& slot = SlotOf(request);
   if (slot.unread > 0) {
-    ThrowInvalid("request", "one whose last step Get has not answered",
-                 "one whose tokens are known");
+    ThrowInvalid("request", "a request with a step that Get has not answered",
+                 "a request with all of its steps answered");
   }
   CheckInRange("count", count, 0, slot.tokens - slot.record.prompt_length);
   if (count == 0) return;

@@ -2,11 +2,11 @@
 //
 //   device_sampler.cc   admission, and what changes a request between steps
 //   device_step.cc      what a step may be given, its tables, its graph, its answer
-//   device_rows.cc      rows that processors change; what is reported of rows beside their tokens
+//   device_reports.cc   rows that processors change; reports of rows in addition to their tokens
 //   device_*.cu         the kernels
 //
 // Three streams: the caller's, on which the graph of a step runs; `changes_`, on which all that
-// changes requests and tables follows each other, the tokens of a step behind it; and `copies_`.
+// changes requests and tables follows each other, the tokens of a step after it; and `copies_`.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ struct StepShape {
   bool draws_gumbel = false;
   bool draws_cdf = false;
   bool has_typical = false;  // before a top-k
-  bool has_wide = false;     // a request of which the first k of a row do not decide
+  bool has_wide = false;     // a request with rows that their first k tokens do not decide
   bool has_kept = false;
   uint8_t modes = 0;  // of log-probabilities, a bit a mode
 
@@ -68,7 +68,7 @@ int32_t MostTokens(const StepRequest& request);
 // Whether a processor changes the request's rows.
 bool ChangesRows(const RequestRecord& record, std::span<const DeviceLogitsProcessor> processors);
 
-// What a step needs before its logits are there.
+// What a step needs before its logits exist.
 void PrepareStep(const DeviceBuffers& buffers, const StepShape& shape, void* stream);
 // Enqueues the kernels of a step from its logits to its ids and what else it reports.
 void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Limits& limits,
@@ -92,17 +92,17 @@ inline StepTables TablesOf(const DeviceBuffers& buffers, const StepShape& shape)
 // Those of its rows, with their keys and patches.
 RowParams ParamsOf(const DeviceBuffers& buffers, const StepShape& shape, const Limits& limits);
 
-// What the rows whose requests want log-probabilities in a mode get.
+// The reports of the rows with requests for log-probabilities in a mode.
 LogprobsArgument ReportOf(const DeviceBuffers& buffers, const StepShape& shape, LogprobMode mode,
                           const Limits& limits);
 
-// The rows that processors change, written out for them; and their draws behind them, to where
+// The rows that processors change, written out for them; and their draws after them, to where
 // those of the other rows are.
 void EnqueueWriteOut(const DeviceBuffers& buffers, const StepShape& shape, void* stream);
 void EnqueueProcessedDraws(const DeviceBuffers& buffers, const StepShape& shape,
                            const Limits& limits, void* stream);
 
-// Behind the ids: log-probabilities, masses and kept sets. is_behind_draw: directly.
+// After the ids: log-probabilities, masses and kept sets. is_behind_draw: directly after the draw.
 void EnqueueReports(const DeviceBuffers& buffers, const StepShape& shape, const Limits& limits,
                     bool is_behind_draw, void* stream);
 
@@ -132,7 +132,7 @@ class DeviceSampler::Impl {
     RequestRecord record = {};
     SamplingParams params = {};
     std::vector<DeviceLogitsProcessor> processors;
-    int64_t tokens = 0;  // that the host knows of
+    int64_t tokens = 0;  // that the host has read
     int64_t unread = 0;  // that steps may give which Get has not answered
   };
   // A request of a step, for when its answer comes.

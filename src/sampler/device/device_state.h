@@ -95,21 +95,21 @@ struct RequestStore {
   SLUICE_HD int32_t* ListsOf(int32_t slot) const { return lists + int64_t{slot} * max_listed; }
 };
 
-// A row of a step. Rows of a request follow each other; row d of a chain comes behind d drafts.
+// A row of a step. Rows of a request follow each other; row d of a chain comes after d drafts.
 struct StepRow {
   int32_t slot;
   int32_t first_draft;  // of its request, among the drafts of the step
-  int32_t depth;        // how many drafts it comes behind
-  int32_t draft;        // the first token that a row behind this one assumes; -1: there is none
+  int32_t depth;        // how many drafts precede it
+  int32_t draft;        // the first token that a row after this one assumes; -1: there is none
   int32_t forced;       // -1: none
   int32_t bitmask;      // -1: none, else its place among those of the step
   int32_t processed;    // -1: no processor changes it, else its place among those that some do
 };
 
-// Beside each row of a step in which a request has a tree of drafts; a chain is one, too. Row i + 1
-// of a request is the node of its draft i.
+// Belongs to each row of a step in which a request has a tree of drafts; a chain is one, too.
+// Row i + 1 of a request is the node of its draft i.
 struct TreeRow {
-  uint64_t before;  // bit i: the row comes behind draft i, its own one for the last
+  uint64_t before;  // bit i: the row comes after draft i, its own one for the last
   int32_t row;      // of its request
   int32_t rows;
 
@@ -118,8 +118,8 @@ struct TreeRow {
   }
 };
 
-// What a Sluice draft model says of a draft. Beside the row of the same number within the request
-// as the draft, as given probabilities are.
+// What a Sluice draft model says of a draft. It belongs to the row with the draft's number within
+// the request, as given probabilities do.
 struct DraftModelRow {
   const void* logits;  // null: no draft model
   SelectParams params;

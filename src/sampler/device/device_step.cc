@@ -120,7 +120,7 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
       is_calling_back_ = false;
     } catch (...) {
       is_calling_back_ = false;
-      // What was enqueued may still read requests: what changes them comes behind it.
+      // What was enqueued may still read requests, so their changes wait for it.
       has_failed_ = cudaEventRecord(record.done, own) != cudaSuccess ||
                     cudaStreamWaitEvent(changes_, record.done, 0) != cudaSuccess;
       if (has_failed_) cudaGetLastError();
@@ -159,7 +159,7 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   return handle;
 }
 
-// Behind its copy.
+// Call it after its copy.
 void DeviceSampler::Impl::CountTokens(StepRecord& record) {
   const StepOutputs outputs =
       OutputsOf(answers_.data() + (record.step % kStepsKept) * answer_bytes_, record.shape.output);

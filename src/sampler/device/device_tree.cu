@@ -1,5 +1,5 @@
 // Trees of drafts: rejection sampling of the siblings of a node by the definition of
-// semantics/draft.h, which path of a tree stands, and the rows of that path beside each other.
+// semantics/draft.h, which path of a tree stands, and the rows of that path moved together.
 #include "cuda/cuda_check.h"
 #include "sampler/device/device_drafts.cuh"
 #include "semantics/temperature.h"
@@ -10,12 +10,12 @@ namespace {
 // What a draft was drawn from.
 struct Source {
   const float* given;
-  const DraftLaw* law;
+  const DraftDistribution* distribution;
   int32_t draft;
 
   __device__ uint64_t operator()(int32_t id) const {
     if (given != nullptr) return semantics::Fixed40(given[id]);
-    if (law != nullptr) return ProbabilityOf(*law, id);
+    if (distribution != nullptr) return ProbabilityOf(*distribution, id);
     return id == draft ? semantics::kFullWeight : 0;
   }
 };
@@ -36,7 +36,7 @@ struct TreeMemory {
   semantics::Token first_of[kRejectThreads];
 };
 
-// The first row behind `node` among those from `next` on, as a row of its request.
+// The first child row of `node` among those from `next` on, as a row of its request.
 __device__ int32_t NextBehind(const TreeRow* of_request, const TreeRow& node, int32_t next) {
   while (next < node.rows && !of_request[next].IsBehind(node)) ++next;
   return next;
@@ -83,17 +83,18 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
   int32_t child = NextBehind(of_request, node, node.row + 1);
   while (true) {
     const int32_t told_at = first_row + child - 1;
-    const Source q{argument.probabilities[told_at],
-                   argument.laws == nullptr || argument.laws[told_at].row.data == nullptr
-                       ? nullptr
-                       : argument.laws + told_at,
-                   argument.drafts[row.first_draft + child - 1]};
+    const Source q{
+        argument.probabilities[told_at],
+        argument.distributions == nullptr || argument.distributions[told_at].row.data == nullptr
+            ? nullptr
+            : argument.distributions + told_at,
+        argument.drafts[row.first_draft + child - 1]};
     if (Thread() == 0) {
       memory.p_draft = 0;
       memory.has_bad_probability = 0;
     }
     __syncthreads();
-    RowStatus status = q.law == nullptr ? RowStatus::kOk : q.law->status;
+    RowStatus status = q.distribution == nullptr ? RowStatus::kOk : q.distribution->status;
     if (q.given != nullptr) {
       for (int32_t id = Thread(); id < argument.vocab; id += kRejectThreads) {
         if (!(q.given[id] >= 0.0f && q.given[id] <= 1.0f)) memory.has_bad_probability = 1;
@@ -145,7 +146,7 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
       conclude(result, 0);
       return;
     }
-    __syncthreads();  // everybody has read p_draft
+    __syncthreads();  // all threads have read p_draft
     if (Thread() == 0) memory.rejected[tries] = {q, ReciprocalOf(residuals.all)};
     ++tries;
     child = next;

@@ -19,7 +19,7 @@ struct RejectMemory {
 
 // Each thread has a stretch of ids to itself, so that what it counts and adds up comes in the order
 // of ids. The row is read some five times.
-template <bool kHasLaws>
+template <bool kHasDraftModels>
 __global__ void __launch_bounds__(kThreads)
     RejectKernel(const __grid_constant__ RejectArgument argument) {
   __shared__ RejectMemory memory;
@@ -39,12 +39,12 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   const float* given = argument.probabilities == nullptr ? nullptr : argument.probabilities[r];
-  const DraftLaw* law = nullptr;
-  if constexpr (kHasLaws) {
-    if (argument.laws[r].row.data != nullptr) law = argument.laws + r;
-    if (law != nullptr && law->status != RowStatus::kOk) {
+  const DraftDistribution* distribution = nullptr;
+  if constexpr (kHasDraftModels) {
+    if (argument.distributions[r].row.data != nullptr) distribution = argument.distributions + r;
+    if (distribution != nullptr && distribution->status != RowStatus::kOk) {
       if (Thread() == 0) {
-        result = ResultOfStatus(law->status);
+        result = ResultOfStatus(distribution->status);
         argument.accepted[r] = 0;
       }
       return;
@@ -80,8 +80,8 @@ __global__ void __launch_bounds__(kThreads)
   const semantics::uint128_t reciprocal = memory.reciprocal;
   auto q_of = [&](int32_t id) {
     if (given != nullptr) return semantics::Fixed40(given[id]);
-    if constexpr (kHasLaws) {
-      if (law != nullptr) return ProbabilityOf(*law, id);
+    if constexpr (kHasDraftModels) {
+      if (distribution != nullptr) return ProbabilityOf(*distribution, id);
     }
     return id == row.draft ? semantics::kFullWeight : 0;
   };
@@ -144,7 +144,7 @@ __global__ void VerdictKernel(const __grid_constant__ VerdictArgument argument) 
 
 void LaunchReject(const RejectArgument& argument, int64_t rows, void* stream) {
   if (rows == 0) return;
-  auto* const kernel = argument.laws == nullptr ? RejectKernel<false> : RejectKernel<true>;
+  auto* const kernel = argument.distributions == nullptr ? RejectKernel<false> : RejectKernel<true>;
   kernel<<<static_cast<unsigned>(rows), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(argument);
   RequireCuda(cudaGetLastError(), "kernel");
 }

@@ -1,4 +1,4 @@
-// Explain: stages 3 to 9 one by one, and what each did to the tokens that are asked about. The
+// Explain: stages 3 to 9 one by one, and what each did to the tokens to explain. The
 // rules are those of semantics/adjust.h in its order; explain_test compares the values with the
 // Sampler's.
 #pragma once
@@ -99,7 +99,7 @@ class AdjustedRow {
     }
   }
 
-  // Numbers that two of the stages compared, and who masked the token.
+  // Numbers that two of the stages compared, and which stage masked the token.
   static void Finish(Explanation& e, const semantics::AdjustInput& in, int64_t generated) {
     e.adjusted = e[Stage::kForced].after;
     if (in.min_tokens > 0 &&

@@ -16,7 +16,7 @@ inline void Compare(StageReport& report, Comparison comparison, double quantity,
   report.limit = limit;
 }
 
-// Shares, of which the integers were compared: two that round to the same double are told apart by
+// Shares that were compared as integers: two that round to the same double are distinguished by
 // moving the first.
 inline void CompareShares(StageReport& report, Comparison comparison, double quantity, double limit,
                           bool holds) {

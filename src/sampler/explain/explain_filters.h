@@ -192,7 +192,7 @@ class FilterReports {
   const semantics::SelectTrace& trace_;
   const SelectParams& params_;
   float scale_;
-  std::vector<uint64_t> mass_before_;  // of the tokens in front of each, in the total order
+  std::vector<uint64_t> mass_before_;  // of the tokens before each, in the total order
   uint64_t sigma_bound_ = 0;
   int64_t mean_ = 0;  // of typical
 };

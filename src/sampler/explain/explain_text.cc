@@ -13,7 +13,7 @@ std::string Rounded(double value, int digits) {
           std::to_chars(text, text + sizeof text, value, std::chars_format::general, digits).ptr};
 }
 
-// Two numbers: whole ones with all digits, others in as few, from three on, as tell them apart.
+// Two numbers: whole ones with all digits, others in as few, from three on, as distinguish them.
 struct NumberPair {
   std::string quantity;
   std::string limit;

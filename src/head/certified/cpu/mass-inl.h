@@ -1,4 +1,4 @@
-// MassAround with vectors.
+// MassBounds with vectors.
 #include "head/certified/score_table.h"
 
 #if defined(SLUICE_HEAD_CERTIFIED_CPU_MASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -13,14 +13,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
 
-inline MassAround SumAround(const Intervals& intervals, int64_t size,
-                            const MassQuestion& question) {
+inline MassBounds SumMassBounds(const Intervals& intervals, int64_t size,
+                                const MassQuestion& question) {
   const F32 d;
   const auto x = hn::Set(d, question.x);
   const auto max = hn::Set(d, question.max);
   const Weigher weigh(question.max, question.scale);
   WeightSum least_above, most_above, least_rest, most_rest;
-  MassAround around;
+  MassBounds around;
   const auto total = [&]() HWY_ATTR {
     around.above.least += least_above.Total();
     around.above.most += most_above.Total();

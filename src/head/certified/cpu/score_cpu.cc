@@ -19,8 +19,9 @@
 #if HWY_ONCE
 namespace sluice {
 
-const ScoreTable kScoreAvx2 = {N_AVX2::bytes::Score, N_AVX2::bytes::Refine, N_AVX2::SumAround};
-const ScoreTable kScoreAvx512 = {N_AVX3::bytes::Score, N_AVX3::bytes::Refine, N_AVX3::SumAround};
+const ScoreTable kScoreAvx2 = {N_AVX2::bytes::Score, N_AVX2::bytes::Refine, N_AVX2::SumMassBounds};
+const ScoreTable kScoreAvx512 = {N_AVX3::bytes::Score, N_AVX3::bytes::Refine,
+                                 N_AVX3::SumMassBounds};
 
 }  // namespace sluice
 #endif

@@ -1,4 +1,4 @@
-// Scores from planes with AVX-512 VNNI. A file of its own, because Highway's next target asks for
+// Scores from planes with AVX-512 VNNI. A file of its own, because Highway's next target requires
 // more than that and would leave out processors that have it.
 #include "head/certified/score_table.h"
 
@@ -24,7 +24,8 @@
 #if HWY_ONCE
 namespace sluice {
 
-const ScoreTable kScoreAvx512Vnni = {N_AVX3::vnni::Score, N_AVX3::vnni::Refine, N_AVX3::SumAround};
+const ScoreTable kScoreAvx512Vnni = {N_AVX3::vnni::Score, N_AVX3::vnni::Refine,
+                                     N_AVX3::SumMassBounds};
 
 }  // namespace sluice
 #endif

@@ -4,7 +4,7 @@
 // there, so that in the high half of a byte they are 16 q.
 #include <cuda_runtime.h>
 
-#include "head/certified/cuda/device_call.h"
+#include "head/certified/cuda/certified_kernels.h"
 #include "head/certified/planes.h"
 
 namespace sluice::cuda {

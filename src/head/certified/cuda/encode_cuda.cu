@@ -2,7 +2,7 @@
 // them, and what each row is after. A warp has a group of a hidden state, a thread four
 // neighbouring elements.
 #include "cuda/row_slice.cuh"
-#include "head/certified/cuda/device_course.cuh"
+#include "head/certified/cuda/row_progress.cuh"
 #include "head/certified/quantise.h"
 #include "semantics/noise.h"
 #include "semantics/validate.h"
@@ -37,7 +37,7 @@ struct EncodedGroup {
 };
 
 // By a warp. values: four elements of a thread, of the padding 0.
-__device__ EncodedGroup EncodeGroup(const CallArgument& call, int row, int group,
+__device__ EncodedGroup EncodeGroup(const CertifiedArgs& call, int row, int group,
                                     const float (&values)[4]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   float largest = 0.0f;
@@ -84,47 +84,47 @@ __device__ EncodedGroup EncodeGroup(const CallArgument& call, int row, int group
 }
 
 // What the parameters say. By one thread.
-__device__ void Ask(const CallArgument& call, int row, RowCourse& course) {
+__device__ void Ask(const CertifiedArgs& call, int row, RowProgress& progress) {
   const QuestionArgument& question = call.question;
-  course = RowCourse{};
-  course.way = RowCourse::Way::kPlanes;
-  course.decides = Decides::kFirst;
-  course.k = question.k;
-  course.wants_first = question.k == 1;
-  course.least_first = ~0u;
-  course.first_id = question.first_id;
+  progress = RowProgress{};
+  progress.way = RowProgress::Way::kPlanes;
+  progress.filter_class = FilterClass::kFirst;
+  progress.k = question.k;
+  progress.wants_first = question.k == 1;
+  progress.least_first = ~0u;
+  progress.first_id = question.first_id;
   if (question.params == nullptr) return;
   const SelectParams& params = question.params[question.has_params_per_row ? row : 0];
-  course.key = question.keys[question.has_keys_per_row ? row : 0];
-  if (!semantics::AreValid(params, question.limits) || !semantics::IsValid(course.key)) {
-    course.way = RowCourse::Way::kAnswered;
-    course.status = RowStatus::kBadParam;
+  progress.key = question.keys[question.has_keys_per_row ? row : 0];
+  if (!semantics::AreValid(params, question.limits) || !semantics::IsValid(progress.key)) {
+    progress.way = RowProgress::Way::kAnswered;
+    progress.status = RowStatus::kBadParam;
     return;
   }
   const semantics::Scales scales = semantics::ScalesOf(params);
-  course.filter_scale = scales.filter;
-  course.draw_scale = scales.draw;
-  course.min_p = params.min_p;
+  progress.filter_scale = scales.filter;
+  progress.draw_scale = scales.draw;
+  progress.min_p = params.min_p;
   const int32_t vocab = question.vocab > 0 ? question.vocab : call.planes.vocab;
-  const Decides decides = semantics::DecidingTokens(params, question.method, vocab);
-  if (question.k > 0 && decides != Decides::kSoftmax) return;
-  course.decides = decides;
+  const FilterClass filter_class = semantics::FilterClassOf(params, question.method, vocab);
+  if (question.k > 0 && filter_class != FilterClass::kSoftmax) return;
+  progress.filter_class = filter_class;
   const bool is_greedy = semantics::IsGreedy(params);
-  course.k = is_greedy || course.decides != Decides::kFirst ? 1 : params.top_k;
+  progress.k = is_greedy || progress.filter_class != FilterClass::kFirst ? 1 : params.top_k;
   // Of ties at the first place noise chooses where all of them are kept.
-  const bool keeps_one = course.k == 1 && params.profile.ties == Ties::kLowestId;
-  course.wants_first = is_greedy || (course.decides == Decides::kFirst && keeps_one);
-  if (course.decides != Decides::kMass) return;
-  if (!semantics::IsNucleus(params)) return LeaveToDense(course, DenseReason::kParameters);
-  course.decides = Decides::kFirst;
-  course.k = min(kMostNucleus, min(max(call.planes.vocab / 256, 16), call.planes.vocab));
-  course.is_nucleus = true;
-  course.mass_offset = NAN;
+  const bool keeps_one = progress.k == 1 && params.profile.ties == Ties::kLowestId;
+  progress.wants_first = is_greedy || (progress.filter_class == FilterClass::kFirst && keeps_one);
+  if (progress.filter_class != FilterClass::kMass) return;
+  if (!semantics::IsNucleus(params)) return LeaveToDense(progress, DenseReason::kParameters);
+  progress.filter_class = FilterClass::kFirst;
+  progress.k = min(kMostNucleus, min(max(call.planes.vocab / 256, 16), call.planes.vocab));
+  progress.is_nucleus = true;
+  progress.mass_offset = NAN;
 }
 
 template <DType kHidden>
 __global__ void __launch_bounds__(kThreads)
-    EncodeKernel(const __grid_constant__ CallArgument call) {
+    EncodeKernel(const __grid_constant__ CertifiedArgs call) {
   __shared__ EncodeMemory memory;
   // In this order: the next kernel reads the planes before it waits, and whatever writes them is
   // over here.
@@ -181,8 +181,8 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   if (threadIdx.x != 0) return;
-  RowCourse course;
-  Ask(call, row, course);
+  RowProgress progress;
+  Ask(call, row, progress);
   squares = 0.0;
   allowed = 0;
   for (int w = 0; w < kWarps; ++w) {
@@ -191,41 +191,41 @@ __global__ void __launch_bounds__(kThreads)
     allowed += memory.allowed[w];
   }
   const double norm = call.kappa > 0.0 ? 0.0 : static_cast<double>(NormUp(squares));
-  course.bound = StepBoundOf(planes.dim, call.kappa, norm, rho);
+  progress.bound = StepBoundOf(planes.dim, call.kappa, norm, rho);
   const bool is_few = call.bitmask != nullptr && allowed <= FewAllowed(planes.vocab);
-  if (course.way != RowCourse::Way::kAnswered) {
+  if (progress.way != RowProgress::Way::kAnswered) {
     if (call.bitmask != nullptr && allowed == 0) {
-      course.way = RowCourse::Way::kAnswered;
-      course.status = RowStatus::kEmptySupport;
+      progress.way = RowProgress::Way::kAnswered;
+      progress.status = RowStatus::kEmptySupport;
     } else if (memory.has_nan != 0) {  // then so is every logit
-      course.way = RowCourse::Way::kAnswered;
-      course.status = RowStatus::kNanInput;
+      progress.way = RowProgress::Way::kAnswered;
+      progress.status = RowStatus::kNanInput;
     } else if (is_few) {
-      course.way = RowCourse::Way::kAllowed;
-      course.reason = DenseReason::kNone;
+      progress.way = RowProgress::Way::kAllowed;
+      progress.reason = DenseReason::kNone;
     } else if (memory.has_inf != 0) {
-      LeaveToDense(course, DenseReason::kHidden);
-    } else if (course.k > call.memory.budget && course.way == RowCourse::Way::kPlanes) {
-      LeaveToDense(course, DenseReason::kSurvivors);
+      LeaveToDense(progress, DenseReason::kHidden);
+    } else if (progress.k > call.memory.budget && progress.way == RowProgress::Way::kPlanes) {
+      LeaveToDense(progress, DenseReason::kSurvivors);
     }
   }
-  call.memory.courses[row] = course;
+  call.memory.progress[row] = progress;
   call.memory.sure[row] = {};
 }
 
 }  // namespace
 
-void LaunchEncode(const CallArgument& call, void* stream) {
+void LaunchEncode(const CertifiedArgs& call, void* stream) {
   const void* kernel = call.hidden_dtype == DType::kF32
                            ? reinterpret_cast<const void*>(EncodeKernel<DType::kF32>)
                        : call.hidden_dtype == DType::kBf16
                            ? reinterpret_cast<const void*>(EncodeKernel<DType::kBf16>)
                            : reinterpret_cast<const void*>(EncodeKernel<DType::kF16>);
   const int quads = (call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad;
-  CallArgument argument = call;
-  LaunchBehind(kernel,
-               {.blocks = static_cast<unsigned>(quads * kStatesOfQuad), .threads = kThreads},
-               &argument, stream);
+  CertifiedArgs argument = call;
+  LaunchDependent(kernel,
+                  {.blocks = static_cast<unsigned>(quads * kStatesOfQuad), .threads = kThreads},
+                  &argument, stream);
 }
 
 }  // namespace sluice::cuda

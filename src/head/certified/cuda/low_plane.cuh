@@ -31,10 +31,10 @@ SLUICE_HD inline int TermsOfToken(int groups) { return groups | 1; }
 
 class LowPlane {
  public:
-  __device__ LowPlane(const CallArgument& call, int row, NearGroup* state, GroupTerm* terms)
+  __device__ LowPlane(const CertifiedArgs& call, int row, NearGroup* state, GroupTerm* terms)
       : planes_(call.planes),
         memory_(call.memory),
-        bound_(call.memory.courses[row].bound),
+        bound_(call.memory.progress[row].bound),
         state_(state),
         terms_(terms),
         row_(row) {}
@@ -59,7 +59,7 @@ class LowPlane {
     }
   }
 
-  // The terms of two tokens, at `slot` and behind it. By a warp.
+  // The terms of two tokens, at `slot` and the next slot. By a warp.
   __device__ void AddTerms(int32_t first, int32_t second, int slot) const {
     const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
     const int quarter = lane % 4;
@@ -102,7 +102,7 @@ class LowPlane {
     float score;
     float width;
   };
-  // Of the token at `slot`, by a thread, behind a barrier.
+  // Of the token at `slot`, by a thread, after a barrier.
   __device__ Interval Of(int32_t id, int slot) const {
     const GroupTerm* const terms = terms_ + slot * TermsOfToken(planes_.groups);
     float sum = 0.0f, square = 0.0f;
@@ -136,7 +136,7 @@ class LowPlane {
   }
 
   const PlanesArgument& planes_;
-  const CallMemory& memory_;
+  const CertifiedWorkspace& memory_;
   const StepBound bound_;
   NearGroup* const state_;
   GroupTerm* const terms_;

@@ -1,11 +1,11 @@
 // Strict planes between their scores and the survivors: a second plane narrows the intervals of the
 // tokens that may matter, some sixteenfold, and the survivors' kernel finds few.
 //
-// Lower ends by the first plane say little where intervals are wide. So first a block a row asks
-// the second plane about the likeliest tokens, as many as are wanted; what they reach for certain
-// is what the others must reach. Then the whole device goes through the tokens that may, reads the
-// second plane for them and keeps their intervals and the ends of their tiles. Nothing is decided
-// here: whichever tokens are narrowed, by whatever rule, all intervals hold.
+// Lower ends by the first plane say little where intervals are wide. So first one block per row
+// reads the second plane for the likeliest tokens, as many as the row needs; what they reach for
+// certain is what the others must reach. Then the whole device goes through the tokens that may,
+// reads the second plane for them and keeps their intervals and the ends of their tiles. Nothing is
+// decided here: whichever tokens are narrowed, by whatever rule, all intervals hold.
 #include <algorithm>
 
 #include "cuda/cuda_check.h"
@@ -21,15 +21,15 @@ constexpr int kThreadsOfTile = 4;
 constexpr int kTilesAtOnce = kThreads / kThreadsOfTile;
 constexpr int kTokensOfThread = kTileRows / kThreadsOfTile;
 constexpr int kMostListed = kTilesAtOnce * kTileRows;
-// Where more are wanted nobody is asked, and nothing is narrowed; nor where more are as likely as
+// Rows that need more tokens read and narrow nothing; nor do rows with more tokens as likely as
 // those, which a block would read one after the other.
 constexpr int kMostWanted = 512;
 constexpr int kMostAsked = 640;
-// Weights below 2^-24 of the last wanted token's: all of them are less of a nucleus than is unknown
-// of a few wider ones.
+// Weights below 2^-24 of the last needed token's: all of them are less of a nucleus than is
+// uncertain of a few wider ones.
 constexpr float kLeastOfNucleus = 24.0f;
 
-// In front of the hidden state and the terms.
+// Lies before the hidden state and the terms.
 struct alignas(16) RefineMemory {
   TeamMemory team;
   uint32_t count;
@@ -40,14 +40,14 @@ struct alignas(16) RefineMemory {
 static_assert(kMostAsked <= kMostListed);
 
 struct RefineArgument {
-  CallArgument call;
-  int slots;  // tokens whose terms there is room for; even
+  CertifiedArgs call;
+  int slots;  // tokens for which the terms have room; even
 };
 
 __device__ NearGroup* StateIn(RefineMemory& memory) {
   return reinterpret_cast<NearGroup*>(&memory + 1);
 }
-__device__ LowPlane PlaneIn(RefineMemory& memory, const CallArgument& call, int row) {
+__device__ LowPlane PlaneIn(RefineMemory& memory, const CertifiedArgs& call, int row) {
   NearGroup* const state = StateIn(memory);
   return {call, row, state, reinterpret_cast<GroupTerm*>(state + call.planes.groups)};
 }
@@ -80,7 +80,7 @@ __device__ float MiddleOf(float least, float most) {
 
 // The likeliest token of a tile, by its score or its score in a draw; -1: none has an end. By a
 // warp.
-__device__ int32_t LikeliestOfTile(const CallArgument& call, const RowCourse& course, int row,
+__device__ int32_t LikeliestOfTile(const CertifiedArgs& call, const RowProgress& progress, int row,
                                    int tile, bool is_draw) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int id = tile * kTileRows + lane % kTileRows;
@@ -88,7 +88,8 @@ __device__ int32_t LikeliestOfTile(const CallArgument& call, const RowCourse& co
   const float score = call.memory.scores[at];
   const float width = call.memory.widths[at];
   const bool is_open = width != 0.0f && width < INFINITY;
-  const float value = is_draw ? __fmaf_rn(score, course.draw_scale, NoiseOf(course, id)) : score;
+  const float value =
+      is_draw ? __fmaf_rn(score, progress.draw_scale, NoiseOf(progress, id)) : score;
   const uint32_t key = is_open ? semantics::OrderKey(value) : 0;
   const uint32_t most = __reduce_max_sync(~0u, key);
   if (most == 0) return -1;
@@ -96,7 +97,7 @@ __device__ int32_t LikeliestOfTile(const CallArgument& call, const RowCourse& co
   return tile * kTileRows + place % kTileRows;
 }
 
-// The tile whose middle is the largest of all, to all threads; -1: there is none.
+// The tile with the largest middle of all, to all threads; -1: no tile has one.
 template <typename Middle>
 __device__ int32_t LikeliestTile(const Team& block, int tiles, Middle middle) {
   uint64_t best = 0;
@@ -110,8 +111,8 @@ __device__ int32_t LikeliestTile(const Team& block, int tiles, Middle middle) {
   return best == 0 ? -1 : static_cast<int32_t>(~static_cast<uint32_t>(best));
 }
 
-// The likeliest tokens of a row: as many as are wanted or more, or none. To all threads.
-__device__ int ListLikeliest(const CallArgument& call, const RowCourse& course, int row,
+// The likeliest tokens of a row: as many as the row needs or more, or none. To all threads.
+__device__ int ListLikeliest(const CertifiedArgs& call, const RowProgress& progress, int row,
                              RefineMemory& memory) {
   const Team block = Team(memory.team).Block();
   const int tiles = call.planes.tiles;
@@ -122,11 +123,11 @@ __device__ int ListLikeliest(const CallArgument& call, const RowCourse& course, 
   int32_t* const list = memory.list;
   int count = 0;
   int draws = 0;  // at the end of the list
-  if (course.k == 1) {
+  if (progress.k == 1) {
     const int32_t tile = LikeliestTile(block, tiles, middle_of);
     if (tile < 0) return 0;
     const int32_t of_draw =
-        course.decides == Decides::kSoftmax
+        progress.filter_class == FilterClass::kSoftmax
             ? LikeliestTile(block, tiles,
                             [&](int t) {
                               return MiddleOf(call.memory.tile_least_scores[at + t],
@@ -144,7 +145,7 @@ __device__ int ListLikeliest(const CallArgument& call, const RowCourse& course, 
       middles[tile] = middle_of(tile);
     }
     __syncthreads();
-    const uint32_t least = KeyOfRank(TileKeys<kThreads>(middles, tiles), course.k, block);
+    const uint32_t least = KeyOfRank(TileKeys<kThreads>(middles, tiles), progress.k, block);
     if (least <= semantics::OrderKey(-INFINITY)) return 0;
 #pragma unroll 8
     for (int tile = static_cast<int>(threadIdx.x); tile < tiles; tile += kThreads) {
@@ -154,10 +155,10 @@ __device__ int ListLikeliest(const CallArgument& call, const RowCourse& course, 
     }
     __syncthreads();
     count = static_cast<int>(memory.count);
-    if (count < course.k || count > kMostAsked) return 0;
+    if (count < progress.k || count > kMostAsked) return 0;
   }
   for (int i = static_cast<int>(threadIdx.x) / kWarpSize; i < count; i += kWarps) {
-    const int32_t id = LikeliestOfTile(call, course, row, list[i], i >= count - draws);
+    const int32_t id = LikeliestOfTile(call, progress, row, list[i], i >= count - draws);
     __syncwarp();
     if (threadIdx.x % kWarpSize == 0) list[i] = id;
   }
@@ -171,11 +172,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   auto& memory = *reinterpret_cast<RefineMemory*>(shared);
   LetNextKernelStart();
   AwaitKernelBefore();
-  const CallArgument& call = argument.call;
+  const CertifiedArgs& call = argument.call;
   const int row = static_cast<int>(blockIdx.x);
-  const RowCourse& course = call.memory.courses[row];
-  const bool is_one = course.k == 1;
-  const bool is_asked = course.way == RowCourse::Way::kPlanes && course.k <= kMostWanted;
+  const RowProgress& progress = call.memory.progress[row];
+  const bool is_one = progress.k == 1;
+  const bool is_asked = progress.way == RowProgress::Way::kPlanes && progress.k <= kMostWanted;
   if (threadIdx.x == 0) {
     memory.count = 0;
     memory.least = is_one ? 0 : ~0u;
@@ -184,7 +185,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const LowPlane plane = PlaneIn(memory, call, row);
   if (is_asked) plane.CopyState();
   __syncthreads();
-  const int count = is_asked ? ListLikeliest(call, course, row, memory) : 0;
+  const int count = is_asked ? ListLikeliest(call, progress, row, memory) : 0;
   if (count == 0) {
     if (threadIdx.x == 0) call.memory.asked[row] = {};
     return;
@@ -198,9 +199,11 @@ __global__ void __launch_bounds__(kThreads, 1)
                      return;
                    }
                    atomicMax(&memory.least, key);
-                   if (course.decides != Decides::kSoftmax || ends.lower == -INFINITY) return;
+                   if (progress.filter_class != FilterClass::kSoftmax || ends.lower == -INFINITY) {
+                     return;
+                   }
                    const float score =
-                       __fmaf_rn(ends.lower, course.draw_scale, NoiseOf(course, id));
+                       __fmaf_rn(ends.lower, progress.draw_scale, NoiseOf(progress, id));
                    atomicMax(&memory.best, semantics::OrderKey(score));
                  });
   if (threadIdx.x != 0) return;
@@ -214,10 +217,10 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 // Which tokens are to be narrowed.
-__device__ Threshold ThresholdOf(const RowCourse& course, const AskedEnds& asked) {
-  Threshold near = NearThreshold(course, {ValueOfEnd(asked.least), ValueOfEnd(asked.best)});
-  // What is narrowed there tells how much all others weigh.
-  if (course.is_nucleus) near.least -= kLeastOfNucleus / course.filter_scale;
+__device__ Threshold ThresholdOf(const RowProgress& progress, const AskedEnds& asked) {
+  Threshold near = NearThreshold(progress, {ValueOfEnd(asked.least), ValueOfEnd(asked.best)});
+  // The tokens narrowed there bound how much all others weigh.
+  if (progress.is_nucleus) near.least -= kLeastOfNucleus / progress.filter_scale;
   return near;
 }
 
@@ -226,10 +229,10 @@ class Stretch {
  public:
   __device__ Stretch(const RefineArgument& argument, RefineMemory& memory, int row)
       : call_(argument.call),
-        course_(call_.memory.courses[row]),
+        progress_(call_.memory.progress[row]),
         memory_(memory),
         plane_(PlaneIn(memory, call_, row)),
-        near_(ThresholdOf(course_, call_.memory.asked[row])),
+        near_(ThresholdOf(progress_, call_.memory.asked[row])),
         row_at_(int64_t{row} * call_.planes.tiles),
         row_(row),
         slots_(argument.slots) {}
@@ -239,7 +242,7 @@ class Stretch {
 #pragma unroll 1
     for (int base = begin; base < end; base += kTilesAtOnce) {
       const int tile = base + static_cast<int>(threadIdx.x) / kThreadsOfTile;
-      __syncthreads();  // nobody looks at the last list any more
+      __syncthreads();  // no thread reads the last list any more
       if (threadIdx.x == 0) memory_.count = 0;
       __syncthreads();
       const uint32_t tokens = tile < end ? List(tile) : 0;
@@ -288,9 +291,9 @@ class Stretch {
       const Ends of = EndsOf(four.score[e], four.width[e]);
       bool matters = of.upper >= near_.least;
       if (!matters && is_draw &&
-          __fmaf_rn(of.upper, course_.draw_scale, kMostNoise) >= near_.best) {
-        const float noise = NoiseOf(course_, four.id + e);
-        matters = __fmaf_rn(of.upper, course_.draw_scale, noise) >= near_.best;
+          __fmaf_rn(of.upper, progress_.draw_scale, kMostNoise) >= near_.best) {
+        const float noise = NoiseOf(progress_, four.id + e);
+        matters = __fmaf_rn(of.upper, progress_.draw_scale, noise) >= near_.best;
       }
       // What has no ends gets none from another plane.
       if (of.is_open && matters && four.width[e] < INFINITY) tokens |= 1u << e;
@@ -309,7 +312,7 @@ class Stretch {
     const uint32_t of_tile = 0xfu << lane / kThreadsOfTile * kThreadsOfTile;
     if (threadIdx.x == 0) memory_.least = memory_.best = 0;
     const bool is_new = (__ballot_sync(~0u, is_narrowed) & of_tile) != 0 && is_there;
-    const bool is_draw = course_.decides == Decides::kSoftmax;
+    const bool is_draw = progress_.filter_class == FilterClass::kSoftmax;
     float least = -INFINITY, most = -INFINITY, least_score = -INFINITY, most_score = -INFINITY;
     if (is_new) {
       const Four four = FourOf(tile);
@@ -320,9 +323,9 @@ class Stretch {
         least = fmaxf(least, of.lower);
         most = fmaxf(most, of.upper);
         if (!is_draw) continue;
-        const float noise = NoiseOf(course_, four.id + e);
-        least_score = fmaxf(least_score, __fmaf_rn(of.lower, course_.draw_scale, noise));
-        most_score = fmaxf(most_score, __fmaf_rn(of.upper, course_.draw_scale, noise));
+        const float noise = NoiseOf(progress_, four.id + e);
+        least_score = fmaxf(least_score, __fmaf_rn(of.lower, progress_.draw_scale, noise));
+        most_score = fmaxf(most_score, __fmaf_rn(of.upper, progress_.draw_scale, noise));
       }
     }
 #pragma unroll
@@ -344,13 +347,13 @@ class Stretch {
       }
     }
     __syncthreads();
-    if (course_.k > 1 || threadIdx.x != 0) return;
+    if (progress_.k > 1 || threadIdx.x != 0) return;
     atomicMax(&call_.memory.sure[row_].least, memory_.least);
     if (is_draw) atomicMax(&call_.memory.sure[row_].best, memory_.best);
   }
 
-  const CallArgument& call_;
-  const RowCourse& course_;
+  const CertifiedArgs& call_;
+  const RowProgress& progress_;
   RefineMemory& memory_;
   const LowPlane plane_;
   const Threshold near_;
@@ -364,9 +367,9 @@ __global__ void __launch_bounds__(kThreads, 2)
   extern __shared__ __align__(16) unsigned char shared[];
   LetNextKernelStart();
   AwaitKernelBefore();
-  const CallArgument& call = argument.call;
+  const CertifiedArgs& call = argument.call;
   const int row = static_cast<int>(blockIdx.y);
-  if (call.memory.courses[row].way != RowCourse::Way::kPlanes) return;
+  if (call.memory.progress[row].way != RowProgress::Way::kPlanes) return;
   if (call.memory.asked[row].least == 0) return;
   const auto blocks = static_cast<int64_t>(gridDim.x);
   const auto begin = static_cast<int>(blockIdx.x * int64_t{call.planes.tiles} / blocks);
@@ -381,7 +384,7 @@ struct RefineShape {
 
 // Room for the terms of as many tokens as leave a processor two blocks, or of more where those are
 // few.
-RefineShape ShapeOf(const CallArgument& call) {
+RefineShape ShapeOf(const CertifiedArgs& call) {
   constexpr size_t kHalfOfProcessor = 110 * 1024;
   constexpr size_t kFewSlots = 2 * kWarps;
   constexpr size_t kMostSlots = 256;
@@ -399,27 +402,27 @@ RefineShape ShapeOf(const CallArgument& call) {
 
 }  // namespace
 
-void LaunchAsk(const CallArgument& call, void* stream) {
+void LaunchAsk(const CertifiedArgs& call, void* stream) {
   RefineShape shape = ShapeOf(call);
-  LaunchBehind(reinterpret_cast<const void*>(AskKernel),
-               {.blocks = static_cast<unsigned>(call.memory.rows),
-                .threads = kThreads,
-                .shared_bytes = shape.shared_bytes},
-               &shape.argument, stream);
+  LaunchDependent(reinterpret_cast<const void*>(AskKernel),
+                  {.blocks = static_cast<unsigned>(call.memory.rows),
+                   .threads = kThreads,
+                   .shared_bytes = shape.shared_bytes},
+                  &shape.argument, stream);
 }
 
-void LaunchRefine(const CallArgument& call, void* stream) {
+void LaunchRefine(const CertifiedArgs& call, void* stream) {
   RefineShape shape = ShapeOf(call);
   constexpr int kLeastTiles = 8;  // of a block: fewer say little of how many a row has
   const int most = 2 * CurrentDeviceShape().processors;
   const int blocks =
       std::clamp(most / call.memory.rows, 1, std::max(1, call.planes.tiles / kLeastTiles));
-  LaunchBehind(reinterpret_cast<const void*>(RefineKernel),
-               {.blocks = static_cast<unsigned>(blocks),
-                .blocks_y = static_cast<unsigned>(call.memory.rows),
-                .threads = kThreads,
-                .shared_bytes = shape.shared_bytes},
-               &shape.argument, stream);
+  LaunchDependent(reinterpret_cast<const void*>(RefineKernel),
+                  {.blocks = static_cast<unsigned>(blocks),
+                   .blocks_y = static_cast<unsigned>(call.memory.rows),
+                   .threads = kThreads,
+                   .shared_bytes = shape.shared_bytes},
+                  &shape.argument, stream);
 }
 
 }  // namespace sluice::cuda

@@ -1,7 +1,7 @@
 // What tokens of a row must reach to matter, and how far an interval lets them reach.
 #pragma once
 
-#include "head/certified/cuda/device_course.cuh"
+#include "head/certified/cuda/row_progress.cuh"
 #include "semantics/min_p.h"
 #include "semantics/noise.h"
 
@@ -22,9 +22,9 @@ __device__ inline Ends EndsOf(float score, float width) {
           is_finite ? score + width : INFINITY};
 }
 
-__device__ inline float NoiseOf(const RowCourse& course, int32_t id) {
-  return semantics::Gumbel(
-      semantics::NoiseBits(course.key, semantics::GumbelStream(course.key), course.first_id + id));
+__device__ inline float NoiseOf(const RowProgress& progress, int32_t id) {
+  return semantics::Gumbel(semantics::NoiseBits(progress.key, semantics::GumbelStream(progress.key),
+                                                progress.first_id + id));
 }
 
 // A key of -inf that has lost its last bits would be a NaN's.
@@ -38,12 +38,12 @@ struct Threshold {
   float best = INFINITY;  // of scores of a draw; none
 };
 
-// What the others must reach, when the wanted tokens reach that.
-__device__ inline Threshold NearThreshold(const RowCourse& course, Threshold sure) {
-  if (course.decides == Decides::kFirst) return {sure.least};
-  if (course.decides == Decides::kLikely) {
+// What the others must reach, when the tokens that the row needs reach `sure`.
+__device__ inline Threshold NearThreshold(const RowProgress& progress, Threshold sure) {
+  if (progress.filter_class == FilterClass::kFirst) return {sure.least};
+  if (progress.filter_class == FilterClass::kLikely) {
     // The threshold never falls as the maximum rises, which is at least that.
-    return {semantics::MinPThreshold(course.min_p, sure.least, course.filter_scale)};
+    return {semantics::MinPThreshold(progress.min_p, sure.least, progress.filter_scale)};
   }
   return {sure.least, SurelyBelow(sure.best)};
 }

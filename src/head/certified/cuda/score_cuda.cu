@@ -2,7 +2,7 @@
 // for bit, by matrix products of bytes. A warp reads tile after tile as one stream that it copies
 // ahead into shared memory, and waits for no other warp; the hidden states lie in shared memory for
 // all of them, where there is room.
-#include "head/certified/cuda/copy_ahead.cuh"
+#include "head/certified/cuda/async_copy.cuh"
 #include "head/certified/cuda/score_ends.cuh"
 
 namespace sluice::cuda {
@@ -18,8 +18,8 @@ struct StagedGroup {
   uint32_t scales[kWarpSize];
 };
 
-// In front of the hidden states, where there is room for them. On whole lines: a copy that lands
-// across two lines of shared memory asks L2 twice.
+// Lies before the hidden states, where there is room for them. On whole lines: a copy that lands
+// across two lines of shared memory sends L2 two requests.
 template <int kQuads>
 struct alignas(128) StreamMemory {
   StagedGroup ring[kWarps][kSlots];
@@ -28,7 +28,7 @@ struct alignas(128) StreamMemory {
 static_assert(sizeof(StagedGroup) % 128 == 0);
 
 struct StreamArgument {
-  CallArgument call;
+  CertifiedArgs call;
   bool has_room;  // for hidden states
 };
 
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ __align__(128) unsigned char shared[];
   auto& memory = *reinterpret_cast<StreamMemory<kQuads>*>(shared);
   LetNextKernelStart();
-  const CallArgument& call = argument.call;
+  const CertifiedArgs& call = argument.call;
   const PlanesArgument& planes = call.planes;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
@@ -64,11 +64,11 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (group < end) {
       StagedGroup& to = ring[static_cast<uint32_t>(group) % kSlots];
       const uint4* const from = planes.codes + group * 2 * kWarpSize + lane;
-      CopyBehind<16>(&to.codes[0][lane], from);
-      CopyBehind<16>(&to.codes[1][lane], from + kWarpSize);
-      CopyBehind<4>(&to.scales[lane], planes.scales + group * 8 + lane / 4);
+      StartCopy<16>(&to.codes[0][lane], from);
+      StartCopy<16>(&to.codes[1][lane], from + kWarpSize);
+      StartCopy<4>(&to.scales[lane], planes.scales + group * 8 + lane / 4);
     }
-    EndOfCopies();
+    CommitCopies();
   };
 #pragma unroll
   for (int n = 0; n < kSlots - 1; ++n) stage(first + n);
@@ -83,10 +83,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     auto* const copy = reinterpret_cast<uint4*>(&memory + 1);
     const auto* const from = reinterpret_cast<const uint4*>(quads);
     for (int i = static_cast<int>(threadIdx.x); i < groups * kPiecesOfGroup; i += kThreads) {
-      CopyBehind<16>(copy + i,
-                     from + i / kPiecesOfGroup * kQuadsTogether * kPieces + i % kPiecesOfGroup);
+      StartCopy<16>(copy + i,
+                    from + i / kPiecesOfGroup * kQuadsTogether * kPieces + i % kPiecesOfGroup);
     }
-    EndOfCopies();
+    CommitCopies();
     AwaitCopies<0>();
     quads = reinterpret_cast<const QuadGroup*>(copy);
     quads_of_group = kQuads;
@@ -125,24 +125,24 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 template <int kQuads>
-void Launch(const CallArgument& call, void* stream) {
+void Launch(const CertifiedArgs& call, void* stream) {
   const DeviceShape device = CurrentDeviceShape();
   const size_t states = sizeof(QuadGroup) * kQuads * static_cast<size_t>(call.planes.groups);
   constexpr size_t kFixed = sizeof(StreamMemory<kQuads>);
   const size_t room = device.most_shared_bytes - kFixed;
   StreamArgument argument = {call, states <= room};
   const auto quads = static_cast<unsigned>((call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad);
-  LaunchBehind(reinterpret_cast<const void*>(StreamKernel<kQuads>),
-               {.blocks = static_cast<unsigned>(device.processors),
-                .blocks_y = (quads + kQuads - 1) / kQuads,
-                .threads = kThreads,
-                .shared_bytes = kFixed + (argument.has_room ? states : 0)},
-               &argument, stream);
+  LaunchDependent(reinterpret_cast<const void*>(StreamKernel<kQuads>),
+                  {.blocks = static_cast<unsigned>(device.processors),
+                   .blocks_y = (quads + kQuads - 1) / kQuads,
+                   .threads = kThreads,
+                   .shared_bytes = kFixed + (argument.has_room ? states : 0)},
+                  &argument, stream);
 }
 
 }  // namespace
 
-void LaunchScore(const CallArgument& call, void* stream) {
+void LaunchScore(const CertifiedArgs& call, void* stream) {
   if (call.memory.rows <= kStatesOfQuad) return Launch<1>(call, stream);
   if (call.memory.rows > 2 * kStatesOfQuad && CanScoreMany()) return LaunchScoreMany(call, stream);
   Launch<2>(call, stream);

@@ -1,8 +1,8 @@
 // What the kernels that score have in common: what becomes of codes and of the scores of a tile.
 #pragma once
 
-#include "head/certified/cuda/device_course.cuh"
-#include "head/certified/cuda/plain_root.cuh"
+#include "head/certified/cuda/branchless_sqrt.cuh"
+#include "head/certified/cuda/row_progress.cuh"
 #include "head/certified/cuda/row_threshold.cuh"
 #include "semantics/noise.h"
 
@@ -55,9 +55,9 @@ __device__ inline NoiseEnds NoiseEndsOf(uint32_t high) {
           high == 0 ? 50.0f : noise_of(high) + kSlack};
 }
 
-// What the ends of tiles take of a hidden state's course, and what the tiles of a block make sure
-// of. In shared memory: nobody waits for global memory at the end of a tile, and blocks and not
-// tiles meet at the row's ends.
+// What the ends of tiles take of a hidden state's progress, and what the tiles of a block make sure
+// of. In shared memory, so that no thread waits for global memory at the end of a tile, and one
+// atomic a block instead of one a tile updates the row's ends.
 struct StateEnds {
   NoiseKey key;
   StepBound bound;
@@ -73,23 +73,24 @@ class EndsOfBlock {
  public:
   static constexpr int kStates = kQuads * kStatesOfQuad;
 
-  // By at least kStates threads, behind the kernel before; then a barrier before others use it.
-  __device__ void Read(const CallArgument& call, int first_row) {
+  // By at least kStates threads, after the previous kernel; then a barrier before others use it.
+  __device__ void Read(const CertifiedArgs& call, int first_row) {
     if (threadIdx.x >= kStates) return;
     StateEnds& mine = states[threadIdx.x];
     const int row = first_row + static_cast<int>(threadIdx.x);
     mine = {};
     if (row >= call.memory.rows) return;
-    const RowCourse& course = call.memory.courses[row];
-    mine.key = course.key;
-    mine.bound = course.bound;
-    mine.draw_scale = course.draw_scale;
-    mine.is_asked = course.way == RowCourse::Way::kPlanes || course.way == RowCourse::Way::kAllowed;
-    mine.is_draw = mine.is_asked && course.decides == Decides::kSoftmax;
-    mine.wants_one = course.k <= 1;
+    const RowProgress& progress = call.memory.progress[row];
+    mine.key = progress.key;
+    mine.bound = progress.bound;
+    mine.draw_scale = progress.draw_scale;
+    mine.is_asked =
+        progress.way == RowProgress::Way::kPlanes || progress.way == RowProgress::Way::kAllowed;
+    mine.is_draw = mine.is_asked && progress.filter_class == FilterClass::kSoftmax;
+    mine.wants_one = progress.k <= 1;
   }
-  // By the same, behind the last tile and a barrier.
-  __device__ void Keep(const CallArgument& call, int first_row) const {
+  // By these threads, after the last tile and a barrier.
+  __device__ void Keep(const CertifiedArgs& call, int first_row) const {
     const int row = first_row + static_cast<int>(threadIdx.x);
     if (threadIdx.x >= kStates || row >= call.memory.rows) return;
     const SureEnds mine = states[threadIdx.x].sure;
@@ -101,8 +102,8 @@ class EndsOfBlock {
 };
 
 // The high bits of the noise of a thread's two tokens for each quad, the second in the high half:
-// those of row / 2's word of two blocks, row being lane / 4 and 8 behind it. begin: the id of the
-// tile's first token. By all threads of a warp.
+// those of row / 2's word of two blocks, row being lane / 4 and then lane / 4 + 8. begin: the id of
+// the tile's first token. By all threads of a warp.
 template <int kQuads>
 struct NoiseOfTile {
   uint32_t high[kQuads] = {};
@@ -156,8 +157,8 @@ struct NoiseOfTile {
   }
 
  private:
-  // Of a slice whose tiles begin inside a block of noise, and so have tokens of three. id: of the
-  // first token.
+  // Of a slice with tiles that begin inside a block of noise, and so have tokens of three. id: of
+  // the first token.
   __device__ void TakeOneByOne(const EndsOfBlock<kQuads>& block, int32_t id) {
 #pragma unroll 1
     for (int q = 0; q < kQuads; ++q) {
@@ -204,10 +205,10 @@ __device__ __forceinline__ int QuadOfThread() {
   return static_cast<int>(threadIdx.x) % kWarpSize / 4 / (8 / kQuads);
 }
 
-// A thread's tokens of a tile that have no score, as bits 2 q + i: masked, or behind the
+// A thread's tokens of a tile that have no score, as bits 2 q + i: masked, or past the end of the
 // vocabulary. id: of the first.
 template <int kQuads>
-__device__ __forceinline__ uint32_t TokensOut(const CallArgument& call, int first_row, int id) {
+__device__ __forceinline__ uint32_t TokensOut(const CertifiedArgs& call, int first_row, int id) {
   const int32_t vocab = call.planes.vocab;
   if (call.bitmask == nullptr && id + 8 < vocab) return 0;
   uint32_t out = 0;
@@ -228,11 +229,11 @@ template <int kQuads>
 __device__ __forceinline__ void MakeWidths(const EndsOfBlock<kQuads>& block,
                                            const float (&error)[2], RowScore (&rows)[kQuads][2]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  bool are_plain = true;
+  bool are_branchless = true;
 #pragma unroll
   for (int q = 0; q < kQuads; ++q) {
     if (!block.states[q * kStatesOfQuad + lane % 4].is_asked) continue;
-    are_plain &= HasPlainRoot(rows[q][0].square) && HasPlainRoot(rows[q][1].square);
+    are_branchless &= HasBranchlessSqrt(rows[q][0].square) && HasBranchlessSqrt(rows[q][1].square);
   }
   auto make = [&](auto root_of) {
 #pragma unroll
@@ -245,18 +246,18 @@ __device__ __forceinline__ void MakeWidths(const EndsOfBlock<kQuads>& block,
       }
     }
   };
-  if (are_plain) {
-    make([](float square) { return PlainRoot(square); });
+  if (are_branchless) {
+    make([](float square) { return BranchlessSqrt(square); });
   } else {
     make([](float square) { return sqrtf(square); });
   }
 }
 
 // By all threads of a warp: the intervals of a tile's tokens for kQuads quads, kept, and the ends
-// of the tile. rows: those of the thread, lane / 4 of the tile and 8 behind it, for hidden state
+// of the tile. rows: those of the thread, lane / 4 of the tile and lane / 4 + 8, for hidden state
 // lane % 4 of each quad.
 template <int kQuads>
-__device__ inline void KeepTile(const CallArgument& call, int first_quad, int tile,
+__device__ inline void KeepTile(const CertifiedArgs& call, int first_quad, int tile,
                                 EndsOfBlock<kQuads>& block, RowScore (&rows)[kQuads][2]) {
   const PlanesArgument& planes = call.planes;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;

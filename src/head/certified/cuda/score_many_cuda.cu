@@ -26,9 +26,9 @@ constexpr int kColumns = kQuads * 2 * kStatesOfQuad;
 constexpr int kStages = 8;
 constexpr int kSums = kColumns / 2;  // of a thread
 
-// Registers of a thread. A block has as many as it was launched with, whoever has them then: a
-// thread that asks for more waits until others have given them back, and for ever where there are
-// none.
+// Registers of a thread. A block keeps the number it was launched with, however its threads share
+// them: a thread that requests more waits until others have released theirs, and for ever where
+// none will be released.
 constexpr int kRegistersToMultiply = 112;
 constexpr int kRegistersToCopy = 24;
 constexpr int kRegisters =
@@ -56,7 +56,7 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* at) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(at));
 }
 
-// arrivals: that a phase of the barrier waits for beside the bytes.
+// arrivals: the number that a phase of the barrier waits for in addition to the bytes.
 __device__ __forceinline__ void StartBarrier(uint64_t* barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n\tfence.mbarrier_init.release.cluster;"
                :
@@ -78,7 +78,7 @@ __device__ __forceinline__ void Await(uint32_t barrier, uint32_t phase) {
       : "r"(barrier), "r"(phase)
       : "memory");
 }
-// From global memory, sixteens of bytes, which count at the barrier when they are there.
+// Copies from global memory, in multiples of 16 bytes, which count at the barrier once they arrive.
 __device__ __forceinline__ void CopyBulk(void* to, const void* from, int bytes, uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
@@ -131,7 +131,7 @@ __device__ __forceinline__ void AddProducts(int32_t (&d)[kSums], const uint32_t 
 #endif
 
 #if SLUICE_WARPGROUPS
-// The tiles of a block, as many of each but for one: sixteen after sixteen, and what is left.
+// The tiles of a block, where blocks differ by at most one: turns of sixteen, and then the rest.
 class TilesOfBlock {
  public:
   __device__ explicit TilesOfBlock(const PlanesArgument& planes)
@@ -141,7 +141,7 @@ class TilesOfBlock {
         turns((count_ + kWarps - 1) / kWarps) {}
 
   __device__ int OfTurn(int turn) const { return min(count_ - turn * kWarps, kWarps); }
-  // Behind the last there is the last again.
+  // After the last tile comes the last tile again.
   __device__ int Tile(int turn, int warp) const {
     return first_ + min(turn * kWarps + warp, count_ - 1);
   }
@@ -157,16 +157,16 @@ class TilesOfBlock {
 };
 
 // By kCopiers warps. A copy is started by one thread after another of a warp, so a warp that starts
-// all of a group takes longer than those who multiply.
-__device__ void CopyAhead(const CallArgument& call, const TilesOfBlock& tiles, int first_quad,
+// all of a group takes longer than the multiplying warps.
+__device__ void CopyAhead(const CertifiedArgs& call, const TilesOfBlock& tiles, int first_quad,
                           ManyMemory& memory) {
   constexpr int kTilesOfCopier = kWarps / kCopiers;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int first_tile =
       (static_cast<int>(threadIdx.x) - kMultiplying) / kWarpSize * kTilesOfCopier;
-  // The first copies the states as well, and says what is to come. Whoever has nothing to copy in
-  // the last turn must not wait in it either: nobody waits for him, and a barrier that is two
-  // phases on looks as if it were where he left it.
+  // The first warp copies the states as well, and announces the bytes to come. A warp with nothing
+  // to copy in the last turn must not wait in it either: no warp waits for it, and a barrier that
+  // is two phases on looks like one in the phase that the warp last saw.
   const bool has_last = first_tile < tiles.OfTurn(tiles.turns - 1);
   const int steps = (tiles.turns - (has_last ? 0 : 1)) * tiles.groups;
   auto copy_codes = [&](int step, int turn, int group) {
@@ -209,7 +209,7 @@ __device__ void CopyAhead(const CallArgument& call, const TilesOfBlock& tiles, i
 }
 
 // By the warps that multiply.
-__device__ void ScoreTiles(const CallArgument& call, const TilesOfBlock& tiles, int first_quad,
+__device__ void ScoreTiles(const CertifiedArgs& call, const TilesOfBlock& tiles, int first_quad,
                            ManyMemory& memory) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
@@ -220,8 +220,8 @@ __device__ void ScoreTiles(const CallArgument& call, const TilesOfBlock& tiles, 
   auto scales_of = [&](int turn) {
     return call.planes.scales + int64_t{tiles.Tile(turn, warp)} * tiles.groups * 8 + lane / 4;
   };
-  // A stage is given back when the next step begins and not when the last of it has been asked for:
-  // an arrival does not wait for reads that are on their way, and the next copy overtook them (in 5
+  // A stage is released when the next step begins and not when its last read has been issued: an
+  // arrival does not wait for reads that are on their way, and the next copy overtook them (in 5
   // of 1000 calls of 32 states, CUDA 13.0; score_again_cuda_test). By then, sums hold what they
   // read.
   auto give_back = [&](uint32_t step) {
@@ -271,7 +271,7 @@ __device__ void ScoreTiles(const CallArgument& call, const TilesOfBlock& tiles, 
 #endif
 
 __global__ void __launch_bounds__(kMostThreads, 1)
-    ManyKernel(const __grid_constant__ CallArgument call) {
+    ManyKernel(const __grid_constant__ CertifiedArgs call) {
 #if SLUICE_WARPGROUPS
   extern __shared__ __align__(128) unsigned char shared[];
   ManyMemory& memory = *reinterpret_cast<ManyMemory*>(shared);
@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   __syncthreads();
   const TilesOfBlock tiles(call.planes);
   const int first_quad = static_cast<int>(blockIdx.y) * kQuads;
-  // Who copies leaves registers to those who multiply.
+  // Copying threads leave registers to the multiplying ones.
   if (threadIdx.x >= kMultiplying) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegistersToCopy));
     CopyAhead(call, tiles, first_quad, memory);
@@ -311,17 +311,17 @@ bool CanScoreMany() {
          sizeof(ManyMemory) <= CurrentDeviceShape().most_shared_bytes;
 }
 
-void LaunchScoreMany(const CallArgument& call, void* stream) {
+void LaunchScoreMany(const CertifiedArgs& call, void* stream) {
   const DeviceShape device = CurrentDeviceShape();
   const int quads = (call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad;
   const int blocks = (call.planes.tiles + kWarps - 1) / kWarps;
-  CallArgument argument = call;
-  LaunchBehind(reinterpret_cast<const void*>(ManyKernel),
-               {.blocks = static_cast<unsigned>(std::min<int64_t>(blocks, device.processors)),
-                .blocks_y = static_cast<unsigned>((quads + kQuads - 1) / kQuads),
-                .threads = kThreads,
-                .shared_bytes = sizeof(ManyMemory)},
-               &argument, stream);
+  CertifiedArgs argument = call;
+  LaunchDependent(reinterpret_cast<const void*>(ManyKernel),
+                  {.blocks = static_cast<unsigned>(std::min<int64_t>(blocks, device.processors)),
+                   .blocks_y = static_cast<unsigned>((quads + kQuads - 1) / kQuads),
+                   .threads = kThreads,
+                   .shared_bytes = sizeof(ManyMemory)},
+                  &argument, stream);
 }
 
 }  // namespace sluice::cuda

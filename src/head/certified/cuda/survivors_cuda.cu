@@ -1,16 +1,16 @@
 // From intervals to the exact logits of the tokens that may matter, by a team of blocks a row, each
 // of which has a stretch of the tiles.
 //
-// Of one wanted token the scores' kernel has left what is reached for certain, and who may reach it
-// is computed; where those are many, exact logits of the tiles that reach it come first, for they
-// reach more. When several are wanted, each block finds the same threshold by itself and computes
-// first the tokens of its stretch that reach it for certain; the blocks tell each other the least
-// of their logits, and each computes what may matter beside them. Of strict planes refine_cuda.cu
-// has narrowed intervals before.
+// Where the row needs one token, the scores' kernel has left the value it reaches for certain, and
+// the tokens that may reach that are computed; where those are many, exact logits of the tiles that
+// reach it come first, for they reach more. Where the row needs several, each block finds the same
+// threshold by itself and computes first the tokens of its stretch that reach it for certain; the
+// blocks exchange the least of their logits, and each computes what may matter next to them. Of
+// strict planes refine_cuda.cu has narrowed intervals before.
 #include <algorithm>
 
 #include "cuda/cuda_check.h"
-#include "head/certified/cuda/copy_ahead.cuh"
+#include "head/certified/cuda/async_copy.cuh"
 #include "head/certified/cuda/row_threshold.cuh"
 #include "head/certified/cuda/tile_keys.cuh"
 #include "head/cuda/dot_lanes.cuh"
@@ -18,7 +18,7 @@
 namespace sluice::cuda {
 namespace {
 
-using Way = RowCourse::Way;
+using Way = RowProgress::Way;
 
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarpSize;
@@ -28,8 +28,8 @@ constexpr int kTurns = 4;  // tiles of a thread that it looks at together
 constexpr uint32_t kMostListed = kThreads * kTileRows;
 // More are not computed before it is known that the row's budget has room for them.
 constexpr uint32_t kFew = 512;
-// Of so many tokens that may be the one that is wanted, a block first asks the best tiles for a
-// nearer threshold. On an H200 with 32 states at 3d9ad70, without that, 93 of a listing (151936 x
+// If more tokens than this may be the one that the row needs, a block first uses the best tiles for
+// a nearer threshold. On an H200 with 32 states at 3d9ad70, without that, 93 of a listing (151936 x
 // 1024) took less time than with exact logits first, 101 us for 114, and 125 (262144 x 640) took
 // more, 183 for 142.
 constexpr uint32_t kMany = 7 * kWarps;
@@ -43,7 +43,7 @@ struct FirstTokens {
   uint32_t count;
 };
 
-// In front of the hidden state.
+// Lies before the hidden state.
 struct alignas(16) SurvivorsMemory {
   TeamMemory team;
   FirstTokens first;   // of this block
@@ -59,7 +59,7 @@ struct alignas(16) SurvivorsMemory {
 // The tokens of a tile for which is_wanted(ends) holds, as bits. Unrolled, so it must be short:
 // code that runs once comes from far.
 template <typename IsWanted>
-__device__ uint32_t TokensOf(const CallArgument& call, int row, int tile, IsWanted is_wanted) {
+__device__ uint32_t TokensOf(const CertifiedArgs& call, int row, int tile, IsWanted is_wanted) {
   const int64_t at = (int64_t{row} * call.planes.tiles + tile) * kTileRows;
   const auto* scores = reinterpret_cast<const float4*>(call.memory.scores + at);
   const auto* widths = reinterpret_cast<const float4*>(call.memory.widths + at);
@@ -101,10 +101,10 @@ template <DType kWeight, bool kIsAligned>
 class RowTokens {
  public:
   // near_hidden: null, or room for the row's hidden state, which is on its way there.
-  __device__ RowTokens(const CallArgument& call, const Team& team, SurvivorsMemory& memory, int row,
-                       const float* near_hidden)
+  __device__ RowTokens(const CertifiedArgs& call, const Team& team, SurvivorsMemory& memory,
+                       int row, const float* near_hidden)
       : call_(call),
-        course_(call.memory.courses[row]),
+        progress_(call.memory.progress[row]),
         memory_(memory),
         near_hidden_(near_hidden),
         row_(row) {
@@ -114,8 +114,8 @@ class RowTokens {
   }
 
   // Computes the tokens of this block's tiles for which may_have(tile) holds, tokens_of(tile) as
-  // bits. Of many it asks sharpen() whether both may say less from now on. kIsFirst: keeps the ends
-  // of their logits, in the memory.
+  // bits. Of many it calls sharpen(), which returns whether both may say less from now on.
+  // kIsFirst: keeps the ends of their logits, in the memory.
   template <bool kIsFirst, typename MayHave, typename TokensOfTile, typename Sharpen>
   __device__ void Compute(MayHave may_have, TokensOfTile tokens_of, Sharpen sharpen) const {
     int turns = kTurns;
@@ -132,12 +132,12 @@ class RowTokens {
     }
   }
 
-  // What the exact logits of the tiles that reach `sure` say of the one token that is wanted. By
-  // all threads.
+  // What the exact logits of the tiles that reach `sure` say of the one token that the row needs.
+  // By all threads.
   __device__ SureEnds SureOfBestTiles(const Threshold& sure) const {
     static_assert(kWarps == kTileRows);
     constexpr int kNone = INT32_MAX;
-    const bool is_draw = course_.decides == Decides::kSoftmax;
+    const bool is_draw = progress_.filter_class == FilterClass::kSoftmax;
     const int64_t at = int64_t{row_} * call_.planes.tiles;
     if (threadIdx.x == 0) {
       memory_.best_tiles[0] = memory_.best_tiles[1] = kNone;
@@ -164,18 +164,18 @@ class RowTokens {
       if (threadIdx.x % kWarpSize != 0 || !(fabsf(x) < INFINITY)) continue;
       atomicMax(&memory_.of_best.least, semantics::OrderKey(x));
       if (!is_draw) continue;
-      const float score = __fmaf_rn(x, course_.draw_scale, NoiseOf(course_, id));
+      const float score = __fmaf_rn(x, progress_.draw_scale, NoiseOf(progress_, id));
       atomicMax(&memory_.of_best.best, semantics::OrderKey(score));
     }
     __syncthreads();
     return memory_.of_best;
   }
 
-  // Adds what is known of the mass of this block's tiles, where the weight is 1 at `unit`. Behind
+  // Adds the known mass of this block's tiles, where the weight is 1 at `unit`. Call it after
   // Compute. The sixteen of a tile are added in fp32 in four steps, everything else in fp64, so the
-  // sums are off by 2^-22 beside what each weight is off by, whatever the number of tokens.
+  // sums are off by 2^-22 in addition to each weight's error, whatever the number of tokens.
   __device__ void AddMass(float unit) const {
-    const float scale = course_.filter_scale;
+    const float scale = progress_.filter_scale;
     const float offset = -unit * scale;
     auto weight_of = [&](float x) { return Exp2Approx(__fmaf_rn(x, scale, offset)); };
     double of_lower = 0.0, of_upper = 0.0;
@@ -202,9 +202,9 @@ class RowTokens {
       of_upper += __shfl_xor_sync(~0u, of_upper, step);
     }
     if (threadIdx.x % kWarpSize != 0) return;
-    atomicAdd(&course_.least_mass, of_lower);
-    atomicAdd(&course_.most_mass, of_upper);
-    course_.mass_offset = offset;  // all blocks say the same
+    atomicAdd(&progress_.least_mass, of_lower);
+    atomicAdd(&progress_.most_mass, of_upper);
+    progress_.mass_offset = offset;  // all blocks write the same value
   }
 
  private:
@@ -226,7 +226,7 @@ class RowTokens {
       const int tile = tile_of(turn);
       if (turn < turns && tile < end_ && may_have(tile)) may |= 1u << turn;
     }
-    __syncthreads();  // nobody looks at the last count any more
+    __syncthreads();  // no thread reads the last count any more
     if (threadIdx.x == 0) memory_.count = 0;
     __syncthreads();
 #pragma unroll 1
@@ -251,7 +251,8 @@ class RowTokens {
     uint32_t first_place = 0;
     const bool is_counting = threadIdx.x == kThreads - 1;  // of the warp that has the least to do
     if (is_counting) {
-      first_place = static_cast<uint32_t>(atomicAdd(&course_.listed, static_cast<int32_t>(count)));
+      first_place =
+          static_cast<uint32_t>(atomicAdd(&progress_.listed, static_cast<int32_t>(count)));
       if (is_many) memory_.has_room = first_place + count <= budget;
       if (kIsFirst) memory_.first.count += count;
     }
@@ -273,11 +274,11 @@ class RowTokens {
         atomicMax(&memory_.first.most, semantics::OrderKey(x));
       }
       if (semantics::IsNan(x)) {
-        course_.has_nan = 1;
+        progress_.has_nan = 1;
       } else if (x == INFINITY) {
-        course_.has_pos_inf = 1;
+        progress_.has_pos_inf = 1;
       } else if (x > -INFINITY) {
-        course_.has_finite = 1;
+        progress_.has_finite = 1;
       }
     }
     if (is_counting) memory_.place = first_place;
@@ -291,8 +292,8 @@ class RowTokens {
     __syncthreads();
   }
 
-  const CallArgument& call_;
-  RowCourse& course_;
+  const CertifiedArgs& call_;
+  RowProgress& progress_;
   SurvivorsMemory& memory_;
   const float* near_hidden_;
   int row_;
@@ -300,19 +301,19 @@ class RowTokens {
   int end_;
 };
 
-// What the wanted tokens reach for certain. In all blocks the same.
-__device__ Threshold SureThreshold(const CallArgument& call, const RowCourse& course, int row,
+// What the tokens that the row needs reach for certain. All blocks find the same value.
+__device__ Threshold SureThreshold(const CertifiedArgs& call, const RowProgress& progress, int row,
                                    SurvivorsMemory& memory) {
-  if (course.k > 1) {
+  if (progress.k > 1) {
     const float* const ends = call.memory.tile_least + int64_t{row} * call.planes.tiles;
-    return {ValueOfEnd(KeyOfRank(TileKeys<kThreads>(ends, call.planes.tiles), course.k,
+    return {ValueOfEnd(KeyOfRank(TileKeys<kThreads>(ends, call.planes.tiles), progress.k,
                                  Team(memory.team).Block()))};
   }
   const SureEnds sure = call.memory.sure[row];
   return {ValueOfEnd(sure.least), ValueOfEnd(sure.best)};
 }
 
-// Of the blocks of the team, behind its Sync.
+// Of the blocks of the team, after its Sync.
 __device__ void Gather(const Team& team, SurvivorsMemory& memory) {
   if (threadIdx.x < kWarpSize) {
     const bool is_there = team.lane() < team.blocks();
@@ -327,24 +328,24 @@ __device__ void Gather(const Team& team, SurvivorsMemory& memory) {
 }
 
 // The row's hidden state on its way to shared memory.
-__device__ void CopyHidden(const CallArgument& call, int row, float* to) {
+__device__ void CopyHidden(const CertifiedArgs& call, int row, float* to) {
   const int dim = call.planes.dim;
   const float* const from = call.memory.hidden + int64_t{row} * dim;
   if (dim % 4 == 0) {
     for (int i = static_cast<int>(threadIdx.x) * 4; i < dim; i += kThreads * 4) {
-      CopyBehind<16>(to + i, from + i);
+      StartCopy<16>(to + i, from + i);
     }
   } else {
     for (int i = static_cast<int>(threadIdx.x); i < dim; i += kThreads) {
-      CopyBehind<4>(to + i, from + i);
+      StartCopy<4>(to + i, from + i);
     }
   }
-  EndOfCopies();
+  CommitCopies();
 }
 
 template <DType kWeight, bool kIsAligned>
 __global__ void __launch_bounds__(kThreads, 1)
-    SurvivorsKernel(const __grid_constant__ CallArgument call) {
+    SurvivorsKernel(const __grid_constant__ CertifiedArgs call) {
   extern __shared__ __align__(16) unsigned char shared[];
   auto& memory = *reinterpret_cast<SurvivorsMemory*>(shared);
   LetNextKernelStart();
@@ -357,8 +358,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     near_hidden = reinterpret_cast<float*>(shared + sizeof(SurvivorsMemory));
     CopyHidden(call, row, near_hidden);
   }
-  RowCourse& course = call.memory.courses[row];
-  const Way way = course.way;
+  RowProgress& progress = call.memory.progress[row];
+  const Way way = progress.way;
   if (way != Way::kPlanes && way != Way::kAllowed) {
     AwaitCopies<0>();
     return;
@@ -373,9 +374,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   bool is_in_turns = false;
   bool may_sharpen = false;
   if (way == Way::kPlanes) {
-    sure = SureThreshold(call, course, row, memory);
-    const bool is_known = sure.least > -INFINITY;  // else fewer tokens than are wanted have an end
-    is_in_turns = is_known && ComputesSureTokensFirst(course);
+    sure = SureThreshold(call, progress, row, memory);
+    const bool is_known = sure.least > -INFINITY;  // else fewer tokens than needed have an end
+    is_in_turns = is_known && ComputesSureTokensFirst(progress);
     may_sharpen = is_known && !is_in_turns;
     if (is_in_turns) {
       tokens.template Compute<true>([&](int tile) { return ends[tile] >= sure.least; },
@@ -391,18 +392,18 @@ __global__ void __launch_bounds__(kThreads, 1)
       const bool has_first = memory.of_all.count > 0;
       float least = has_first ? semantics::ValueOfKey(memory.of_all.least) : -INFINITY;
       // Of intervals that were not narrowed none may reach what a second plane says of a token.
-      if (call.memory.asked != nullptr && (has_first || !course.is_nucleus)) {
+      if (call.memory.asked != nullptr && (has_first || !progress.is_nucleus)) {
         least = fmaxf(least, ValueOfEnd(call.memory.asked[row].least));
       }
-      if (least > -INFINITY) near = NearThreshold(course, {least});
+      if (least > -INFINITY) near = NearThreshold(progress, {least});
       if (team.IsFirstThread()) {
-        course.first = static_cast<int32_t>(memory.of_all.count);
+        progress.first = static_cast<int32_t>(memory.of_all.count);
         // What is not below it is computed, all of it.
-        course.least_first = has_first ? semantics::OrderKey(least) : ~0u;
+        progress.least_first = has_first ? semantics::OrderKey(least) : ~0u;
       }
       __syncthreads();
     } else if (is_known) {
-      near = NearThreshold(course, sure);
+      near = NearThreshold(progress, sure);
     }
   }
   const bool has_best = near.best < INFINITY;
@@ -425,21 +426,21 @@ __global__ void __launch_bounds__(kThreads, 1)
             TokensOf(call, row, tile, [&](const Ends& of) { return of.upper >= near.least; });
         if (!has_best) return tokens;
         uint32_t may_win = TokensOf(call, row, tile, [&](const Ends& of) {
-          return __fmaf_rn(of.upper, course.draw_scale, kMostNoise) >= near.best;
+          return __fmaf_rn(of.upper, progress.draw_scale, kMostNoise) >= near.best;
         });
 #pragma unroll 1
         for (may_win &= ~tokens; may_win != 0; may_win &= may_win - 1) {
           const int place = __ffs(static_cast<int>(may_win)) - 1;
           const int64_t here = at * kTileRows + tile * kTileRows + place;
           const Ends of = EndsOf(call.memory.scores[here], call.memory.widths[here]);
-          const float noise = NoiseOf(course, tile * kTileRows + place);
-          if (__fmaf_rn(of.upper, course.draw_scale, noise) >= near.best) tokens |= 1u << place;
+          const float noise = NoiseOf(progress, tile * kTileRows + place);
+          if (__fmaf_rn(of.upper, progress.draw_scale, noise) >= near.best) tokens |= 1u << place;
         }
         return tokens;
       },
       sharpen);
   AwaitCopies<0>();  // where nothing was computed
-  if (is_in_turns && course.is_nucleus) {
+  if (is_in_turns && progress.is_nucleus) {
     tokens.AddMass(semantics::ValueOfKey(memory.of_all.most));
   }
   if (is_in_turns) team.AwaitStarted();
@@ -456,7 +457,7 @@ const void* KernelOf(DType dtype) {
 
 }  // namespace
 
-void LaunchSurvivors(const CallArgument& call, void* stream) {
+void LaunchCertifiedPrefix(const CertifiedArgs& call, void* stream) {
   LaunchEncode(call, stream);
   LaunchScore(call, stream);
   if (call.memory.asked != nullptr) {
@@ -467,10 +468,10 @@ void LaunchSurvivors(const CallArgument& call, void* stream) {
   const bool is_aligned =
       call.head.stride % 4 == 0 && call.head.dim % 4 == 0 &&
       reinterpret_cast<uintptr_t>(call.head.weight) % (4 * SizeOf(call.dtype)) == 0;
-  CallArgument argument = call;
+  CertifiedArgs argument = call;
   // A block takes a processor, as near as it goes.
   const unsigned blocks = rows <= 8 ? 16 : rows <= 16 ? 8 : rows <= 32 ? 4 : rows <= 64 ? 2 : 1;
-  LaunchBehind(
+  LaunchDependent(
       is_aligned ? KernelOf<true>(call.dtype) : KernelOf<false>(call.dtype),
       {.blocks = static_cast<unsigned>(rows),
        .threads = kThreads,
@@ -480,7 +481,7 @@ void LaunchSurvivors(const CallArgument& call, void* stream) {
       &argument, stream);
 }
 
-void LaunchDense(const CallArgument& call, void* stream) {
+void LaunchDense(const CertifiedArgs& call, void* stream) {
   ProjectListed(call.head, call.dtype,
                 {call.memory.hidden, call.memory.dense_rows, &call.memory.counters->dense,
                  call.memory.scores, int64_t{call.planes.tiles} * kTileRows, call.bitmask},

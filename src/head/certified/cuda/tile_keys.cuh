@@ -42,7 +42,7 @@ __device__ uint32_t LargestKey(const TileKeys<kThreads>& keys, const Team& block
   return static_cast<uint32_t>(block.MaxOfBlock(uint64_t{most}));
 }
 
-// A key that at least k of them reach, and few more; 0 when there are not so many.
+// A key that at least k of them reach, and few more; 0 when fewer than k have one.
 template <int kThreads>
 __device__ uint32_t KeyOfRank(const TileKeys<kThreads>& keys, int k, const Team& block) {
   if (k <= kThreads / 2) {

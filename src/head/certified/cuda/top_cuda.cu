@@ -3,7 +3,7 @@
 #include "cuda/row_slice.cuh"
 #include "cuda/scan_row.cuh"
 #include "cuda/token_list.cuh"
-#include "head/certified/cuda/device_course.cuh"
+#include "head/certified/cuda/row_progress.cuh"
 #include "head/certified/cuda/survivor_list.cuh"
 
 namespace sluice::cuda {
@@ -14,12 +14,14 @@ constexpr int kCapacity = 4096;
 static_assert(kCapacity >= kMostCertifiedK);
 
 struct TopArgument {
-  CallArgument call;
+  CertifiedArgs call;
   TopPlaces to;
 };
 
-// Whose first tokens are not asked for: what may win a draw is.
-__device__ bool HasNoTop(const RowCourse& course) { return course.decides == Decides::kSoftmax; }
+// The row needs no first tokens but those that may win a draw.
+__device__ bool HasNoTop(const RowProgress& progress) {
+  return progress.filter_class == FilterClass::kSoftmax;
+}
 
 struct TopMemory {
   TeamMemory team;
@@ -80,24 +82,24 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ TopMemory memory;
   LetNextKernelStart();
   AwaitKernelBefore();
-  const CallArgument& call = top.call;
+  const CertifiedArgs& call = top.call;
   const int row = static_cast<int>(blockIdx.x);
-  RowCourse& course = call.memory.courses[row];
-  if (HasNoTop(course)) return;
+  RowProgress& progress = call.memory.progress[row];
+  if (HasNoTop(progress)) return;
   const bool is_first = threadIdx.x == 0;
   if (is_first) memory.count = 0;
   __syncthreads();
-  if (HasTooMany(call, course)) {
-    if (is_first) LeaveToDense(course, DenseReason::kSurvivors);
-  } else if (course.way != RowCourse::Way::kDense) {
-    const RowStatus status = StatusOf(course);
+  if (HasTooMany(call, progress)) {
+    if (is_first) LeaveToDense(progress, DenseReason::kSurvivors);
+  } else if (progress.way != RowProgress::Way::kDense) {
+    const RowStatus status = StatusOf(progress);
     if (status != RowStatus::kOk) {
       Fail(top, row, status);
       if (is_first) Report(call, row);
       return;
     }
     const CertifiedTokens survivors = TokensOf(call, row);
-    if (course.wants_first) {
+    if (progress.wants_first) {
       const uint64_t first = FirstSurvivor(Team(memory.team), survivors);
       if (is_first) memory.tokens[0] = first;
       __syncthreads();
@@ -117,22 +119,22 @@ __global__ void __launch_bounds__(kThreads)
       Sort(memory.tokens, size);
       Write(top, row, memory.tokens, size);
     } else if (is_first) {
-      LeaveToDense(course, DenseReason::kSurvivors);
+      LeaveToDense(progress, DenseReason::kSurvivors);
     }
   }
   __syncthreads();
   if (is_first) Report(call, row);
 }
 
-// A row of logits whose masked tokens are -inf.
+// A row of logits in which masked tokens are -inf.
 __global__ void __launch_bounds__(kThreads)
     TopOfDenseKernel(const __grid_constant__ TopArgument top) {
   __shared__ TopMemory memory;
   AwaitKernelBefore();
-  const CallArgument& call = top.call;
+  const CertifiedArgs& call = top.call;
   if (static_cast<int>(blockIdx.x) >= call.memory.counters->dense) return;
   const int row = call.memory.dense_rows[blockIdx.x];
-  if (HasNoTop(call.memory.courses[row])) return;
+  if (HasNoTop(call.memory.progress[row])) return;
   const Team team(memory.team);
   const float* const logits = call.memory.scores + int64_t{row} * call.planes.tiles * kTileRows;
   const RowSlice<DType::kF32> slice(team, logits, call.planes.vocab);
@@ -171,19 +173,19 @@ __global__ void __launch_bounds__(kThreads)
   Write(top, row, memory.tokens, size);
 }
 
-void Launch(const void* kernel, const CallArgument& call, const TopPlaces& places, void* stream) {
+void Launch(const void* kernel, const CertifiedArgs& call, const TopPlaces& places, void* stream) {
   TopArgument argument = {call, places};
-  LaunchBehind(kernel, {.blocks = static_cast<unsigned>(call.memory.rows), .threads = kThreads},
-               &argument, stream);
+  LaunchDependent(kernel, {.blocks = static_cast<unsigned>(call.memory.rows), .threads = kThreads},
+                  &argument, stream);
 }
 
 }  // namespace
 
-void LaunchTopOfSurvivors(const CallArgument& call, const TopPlaces& places, void* stream) {
+void LaunchTopOfSurvivors(const CertifiedArgs& call, const TopPlaces& places, void* stream) {
   Launch(reinterpret_cast<const void*>(TopOfSurvivorsKernel), call, places, stream);
 }
 
-void LaunchTopOfDense(const CallArgument& call, const TopPlaces& places, void* stream) {
+void LaunchTopOfDense(const CertifiedArgs& call, const TopPlaces& places, void* stream) {
   Launch(reinterpret_cast<const void*>(TopOfDenseKernel), call, places, stream);
 }
 
@@ -191,14 +193,14 @@ void TopK(const CertifiedCall& call, const CertifiedTopK& top, void* stream) {
   CheckInRange("k", top.k, 1, std::min<int64_t>(kMostCertifiedK, call.planes.vocab));
   QuestionArgument question = {};
   question.k = top.k;
-  const CallArgument argument = ArgumentOf(call, question);
+  const CertifiedArgs argument = ArgumentOf(call, question);
   const int64_t rows = call.hidden.rows;
   CheckSize("ids", static_cast<size_t>(top.ids.size), rows * top.k);
   CheckSize("logits", static_cast<size_t>(top.logits.size), rows * top.k);
   CheckOneARow("status", top.status, rows);
   if (rows == 0) return;
   const TopPlaces places = {top.ids.data, top.logits.data, top.status.data};
-  LaunchSurvivors(argument, stream);
+  LaunchCertifiedPrefix(argument, stream);
   LaunchTopOfSurvivors(argument, places, stream);
   LaunchDense(argument, stream);
   LaunchTopOfDense(argument, places, stream);

@@ -1,5 +1,5 @@
-// The draws of a step: of rows whose patches are being filled with values, and of rows with rules
-// that the plain kernel leaves to the definition.
+// The draws of a step: of rows with patches that are being filled with values, and of rows with
+// rules that the plain kernel leaves to the definition.
 #pragma once
 
 #include "sluice/cuda/rows.hpp"
@@ -10,12 +10,12 @@ struct AdjustedSamples {
   TokenResult* results;  // null: ids and statuses
   int32_t* ids;
   RowStatus* statuses;
-  RowPath* ways = nullptr;  // null: not wanted
+  RowPath* ways = nullptr;  // null: not reported
 };
 
 struct AdjustedDraw {
-  // Directly behind LaunchApply of the same patches, beside which it starts: all but their values
-  // was there before.
+  // Launched directly after LaunchApply of the same patches, and overlapping it: everything but the
+  // patches' values was written before.
   bool starts_early = false;
   // Some rows have typical sampling before a top-k: one or two reads more, or seldom some, take the
   // place of the definition's sixty.

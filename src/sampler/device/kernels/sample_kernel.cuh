@@ -18,15 +18,15 @@ constexpr int32_t kUndecided = -2;  // the id of a row that is left to the defin
 struct SampleArgument {
   RowsArgument rows;
   DrawMethod method;
-  TokenResult* results;  // null: ids and statuses are wanted alone
+  TokenResult* results;  // null: write ids and statuses alone
   int32_t* ids;
-  RowStatus* statuses;  // null: not wanted
-  RowPath* ways;        // the same
+  RowStatus* statuses;  // null: not reported
+  RowPath* ways;        // null: not reported
 
-  __device__ bool WantsCuts() const { return results != nullptr; }
+  __device__ bool NeedsCuts() const { return results != nullptr; }
   __device__ void Set(int row, const TokenResult& result, RowPath way) const {
     if (ways != nullptr) ways[row] = way;
-    if (WantsCuts()) {
+    if (NeedsCuts()) {
       results[row] = result;
       return;
     }
@@ -89,8 +89,8 @@ __device__ __noinline__ TokenResult SampleFromList(const uint64_t* tokens, int s
 }
 
 // The Gumbel draw from a list that is certified by its count, where bins find what is kept of it.
-// The same.
-__device__ __noinline__ TokenResult SampleFromMany(int size, bool wants_cut) {
+// By the first block alone; its first thread has the result.
+__device__ __noinline__ TokenResult SampleFromMany(int size, bool needs_cut) {
   SampleMemory& memory = MemoryOfBlock();
   const Team block = Team(memory.team).Block();
   TokenList& list = memory.first.list;
@@ -109,13 +109,13 @@ __device__ __noinline__ TokenResult SampleFromMany(int size, bool wants_cut) {
     best.See(semantics::LogWeight(x, kept.max, memory.start.scales.draw) + g, x, id);
   }
   result.id = IdOfBest(block, best);
-  if (wants_cut) result.cut = CutOfBins(block, from, kept);
+  if (needs_cut) result.cut = CutOfBins(block, from, kept);
   return result;
 }
 
-// What a kernel knows beyond what every draw needs; this: nothing, and so nothing is in the way.
-struct DrawAlone {
-  static constexpr bool kHasOwnRows = false;  // whose top it draws from by itself
+// What a kernel adds to every draw; this one adds nothing, and so costs nothing.
+struct DefaultExtension {
+  static constexpr bool kHasOwnRows = false;  // rows with a top that it draws from by itself
 
   __device__ TopPlan PlanOf(const SelectParams& params, int vocab, int elements) const {
     return PlanOfTop(params, vocab, elements);
@@ -127,17 +127,17 @@ struct DrawAlone {
 };
 
 // Of the top of a row that a draw was certain of: the tokens, sorted, and the place of its own.
-struct TellsNobody {
+struct NoCallback {
   __device__ void operator()(const ListedTokens&, int) const {}
 };
 
 // By the first block alone; its first thread has the result.
-template <class Typical = NoTypical, class Tell = TellsNobody>
+template <class Typical = NoTypical, class Callback = NoCallback>
 __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, const ListedTop& top,
                                      const TopPlan& plan, const SampleArgument& argument,
-                                     Typical typical = {}, Tell tell = {}) {
+                                     Typical typical = {}, Callback callback = {}) {
   constexpr bool kIsTypical = !std::is_same_v<Typical, NoTypical>;
-  constexpr bool kSorts = kIsTypical || !std::is_same_v<Tell, TellsNobody>;
+  constexpr bool kSorts = kIsTypical || !std::is_same_v<Callback, NoCallback>;
   const Team block = team.Block();
   const NoiseKey& key = memory.start.key;
   TokenResult result;
@@ -145,7 +145,7 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   const bool is_gumbel = argument.method == DrawMethod::kGumbel;
   if constexpr (!kSorts) {
     if (top.size > kMostRanked && !plan.is_whole && is_gumbel && BinsDecide(memory.start.params)) {
-      return SampleFromMany(top.size, argument.WantsCuts());
+      return SampleFromMany(top.size, argument.NeedsCuts());
     }
   }
   const ListedTokens whole_list{memory.first.list.tokens, memory.first.list.room, top.size};
@@ -174,15 +174,15 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
       SelectFromTop(first, sorted, memory.start, plan.is_whole ? &whole : nullptr, typical);
   // Where a token may or may not be kept, one that is may have won.
   if (!kept.is_known) return result;
-  if (!kept.IsCertain() && (argument.WantsCuts() || !is_gumbel)) return result;
+  if (!kept.IsCertain() && (argument.NeedsCuts() || !is_gumbel)) return result;
   const KeptToken mine{kept.MayBeKept(first.thread()), kept.x, kept.id};
   const int winner = WinnerOfKept(
       first, mine, argument.method, kept.max, scale, key, sorted.room,
       [&] { return ScoreOfThread(scored, memory.scores, first.thread(), kept.max, score); });
   if (winner >= kept.end) return result;
-  if (argument.WantsCuts()) result.cut = CutOfTop(first, sorted, kept);
+  if (argument.NeedsCuts()) result.cut = CutOfTop(first, sorted, kept);
   result.id = IdOf(sorted.tokens[winner]);
-  tell(sorted, winner);
+  callback(sorted, winner);
   return result;
 }
 
@@ -233,14 +233,14 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
     ReadWeightHistogram<false, true>(team, slice, loaded, unit, key, sampled, memory.first);
   }
   team.Sync();
-  // The first block leaves alone: from here on nobody reads its memory.
-  if (!has_top_p && !argument.WantsCuts() && team.rank() != 0) return result;
+  // The other blocks return here: from now on no block reads their memory.
+  if (!has_top_p && !argument.NeedsCuts() && team.rank() != 0) return result;
   const RowTotals totals = TotalsOf(team, slice, memory.first);
   if (has_top_p) {
     SumBins(team, memory.first);
     team.Sync();
   }
-  if (!has_top_p && argument.WantsCuts()) {
+  if (!has_top_p && argument.NeedsCuts()) {
     result.cut = CutOfAll(team, TeamRow<kDType, kPatched>(team, argument.rows, row).slice);
   }
   const int contenders = ContendersOf(memory.first);
@@ -265,17 +265,17 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
     const KnownMasses masses =
         MassesOf(team, memory.boundary, unit, totals.read, params.top_p, vocab);
     FindBoundary(block, memory.first, bins, masses, vocab, memory.boundary);
-    const int32_t id = !is_known || argument.WantsCuts() ? -1 : draw([&](uint64_t token) {
+    const int32_t id = !is_known || argument.NeedsCuts() ? -1 : draw([&](uint64_t token) {
       return KeepingOf(token, unit, bins, masses, memory.boundary, params.profile.ties);
     });
     if (id >= 0) result.id = id;
     if (team.thread() == 0) memory.drawn = id;
-    if (argument.WantsCuts()) {
+    if (argument.NeedsCuts()) {
       const Band band = FindBand(block, memory.first, bins, memory.boundary);
       if (team.thread() == 0) memory.band = band;
     }
   }
-  if (!argument.WantsCuts()) {
+  if (!argument.NeedsCuts()) {
     team.Sync();
     const bool is_drawn = *team.Of(0, &memory.drawn) >= 0;
     if (!is_drawn && team.rank() == 0) {
@@ -306,18 +306,19 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
 }
 
 // Whether a guess decides the row.
-template <DType kDType, bool kPatched, class Beside = DrawAlone>
+template <DType kDType, bool kPatched, class Extension = DefaultExtension>
 __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
-                              const SampleArgument& argument, int row, const Beside& beside = {}) {
+                              const SampleArgument& argument, int row,
+                              const Extension& extension = {}) {
   VectorSlice<kDType, kPatched> slice(team, argument.rows, row);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
   TeamBroadcast broadcast(team, memory.broadcast);
-  Clear(team, memory.first.list);  // before another block knows of this one
+  Clear(team, memory.first.list);  // before another block adds to this one's list
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
   StartRow(team, argument.rows, row, slice, RoomBesideList(memory.first), loaded, memory.start,
-           [&] { memory.plan = beside.PlanOf(params, slice.vocab(), slice.kElements); });
+           [&] { memory.plan = extension.PlanOf(params, slice.vocab(), slice.kElements); });
   if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
     memory.are_valid =
         semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key);
@@ -334,7 +335,7 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
                          LargestOfFirst(team, memory.start) == -INFINITY;
   if (lists_all) plan = {kListedNucleus, true};
   ListedTop top;
-  auto moments = beside.template MomentsOf<kPatched>(params);
+  auto moments = extension.template MomentsOf<kPatched>(params);
   if (plan.needed > 0) {
     top = ListTop(team, slice, loaded, memory.start, memory.first, plan, moments);
     if (lists_all && !top.has_all) top.size = -1;
@@ -343,12 +344,12 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   }
   if (!memory.are_valid) return false;
   if (plan.needed > 0) {
-    if constexpr (Beside::kHasOwnRows) {
-      if (beside.IsOwn(params)) {
-        if constexpr (Beside::kGuesses) {
-          if (is_decided(beside.Guess(argument, top, moments, slice.Patches()))) return true;
+    if constexpr (Extension::kHasOwnRows) {
+      if (extension.IsOwn(params)) {
+        if constexpr (Extension::kGuesses) {
+          if (is_decided(extension.Guess(argument, top, moments, slice.Patches()))) return true;
         }
-        return is_decided(beside.template Sample<kDType, kPatched>(argument, row, top));
+        return is_decided(extension.template Sample<kDType, kPatched>(argument, row, top));
       }
     }
     TokenResult result;
@@ -379,23 +380,23 @@ __device__ __noinline__ void SampleByDefinition(const SampleArgument& argument, 
   if (team.IsFirstThread()) argument.Set(index, result, RowPath::kDefinition);
 }
 
-template <DType kDType, bool kPatched, class Beside = DrawAlone>
+template <DType kDType, bool kPatched, class Extension = DefaultExtension>
 __global__ void __launch_bounds__(kMostThreads)
     SampleKernel(const __grid_constant__ SampleArgument argument) {
   SampleMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
   const int row = TeamIndex(team);
   LetNextKernelStart();
-  if (!SampleByGuess<kDType, kPatched, Beside>(team, memory, argument, row)) {
+  if (!SampleByGuess<kDType, kPatched, Extension>(team, memory, argument, row)) {
     SampleByDefinition<kDType, kPatched>(argument, row);
   }
 }
 
-template <bool kPatched, class Beside = DrawAlone>
+template <bool kPatched, class Extension = DefaultExtension>
 const void* SampleKernelFor(DType dtype) {
-  return ForDType(dtype, SampleKernel<DType::kF32, kPatched, Beside>,
-                  SampleKernel<DType::kBf16, kPatched, Beside>,
-                  SampleKernel<DType::kF16, kPatched, Beside>);
+  return ForDType(dtype, SampleKernel<DType::kF32, kPatched, Extension>,
+                  SampleKernel<DType::kBf16, kPatched, Extension>,
+                  SampleKernel<DType::kF16, kPatched, Extension>);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The draw of a step whose requests want log-probabilities as the model gave them.
+// The draw of a step with requests for log-probabilities as the model gave them.
 #pragma once
 
 #include "draw/step_logprobs.h"
@@ -6,7 +6,7 @@
 
 namespace sluice::cuda {
 
-// SampleIds and behind it LaunchLogprobs of `report`, a raw mode of a step, in one kernel: of rows
+// SampleIds and then LaunchLogprobs of `report`, a raw mode of a step, in one kernel: of rows
 // without patches, which the report has as well.
 void SampleReported(const LogitsView& logits, const RowParams& params, DrawMethod method,
                     const AdjustedSamples& samples, const LogprobsArgument& report, void* stream);

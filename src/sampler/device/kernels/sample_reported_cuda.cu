@@ -1,6 +1,6 @@
 // SampleReported: the draw and the report in one kernel. The draw's list of the row's top has the
-// maximum, the most likely tokens and the rank; what is left is the mass, an exact sum that needs
-// the maximum: one read behind the list, while the first threads of the first block draw. Rows that
+// maximum, the most likely tokens and the rank; the mass remains, an exact sum that needs the
+// maximum: one read after the list, while the first threads of the first block draw. Rows that
 // such a list does not decide are drawn as ever and reported in two reads of their own.
 #include "cuda/mass_pass.cuh"
 #include "draw/cuda/raw_report.cuh"
@@ -39,7 +39,7 @@ __device__ ReportedMemory& ReportedMemoryOfBlock() {
   return reinterpret_cast<ReportedMemory&>(MemoryOfBlock());
 }
 
-// Before the blocks know of each other.
+// Before the blocks exchange anything.
 __device__ void BeginMass(const Team& team, ReportedMemory& memory) {
   if (team.thread() != 0) return;
   memory.taken = memory.largest = 0;
@@ -106,13 +106,13 @@ __device__ uint64_t MassOfRow(const Team& team, ReportedMemory& memory, uint64_t
   return mass;
 }
 
-// By the first block, of a row whose top is there.
+// By the first block, of a row with a listed top.
 template <DType kDType>
 __device__ void PutTop(const Team& block, const ReportedMemory& memory,
                        const LogprobsArgument& argument, int index, uint64_t mass) {
   const RowReport report(argument, index);
   const RowSlice<kDType> row(block, RowOf(argument.rows, index), argument.rows.vocab);
-  // A list does not tell the sign of a zero.
+  // A list does not hold the sign of a zero.
   auto value_of = [&](uint64_t token) {
     const float x = ValueOf(token);
     return x == 0.0f ? row.ValueOf(IdOf(token)) : x;
@@ -163,7 +163,7 @@ class DrawWithReport {
     return {};
   }
 
-  // Of a row whose plan is a list. More tokens are not sorted.
+  // Of a row with a list as its plan. More tokens are not sorted.
   __device__ bool IsOwn(const SelectParams&) const {
     const TopPlan& plan = MemoryOfBlock().plan;
     return is_wanted_ && !plan.is_whole && plan.needed >= listed_ && plan.needed <= kMostOwn;
@@ -221,7 +221,7 @@ __device__ __noinline__ void ReportByItself(const LogprobsArgument& argument, in
   SampleMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
   const RowReport report(argument, row);
-  team.Sync();  // nobody uses the draw's memory, and its answer is there
+  team.Sync();  // no thread uses the draw's memory any more, and its answer is written
   ReportRaw<kDType>(team, *reinterpret_cast<RawMemory*>(&memory.first), argument, row, report,
                     [] {});
 }
@@ -233,13 +233,14 @@ __global__ void __launch_bounds__(kMostThreads)
   const Team team(memory.team);
   const int row = TeamIndex(team);
   const RowReport report(argument.report, row);
-  const DrawWithReport beside(argument.report, report);
+  const DrawWithReport extension(argument.report, report);
   BeginMass(team, ReportedMemoryOfBlock());
-  const bool is_decided = SampleByGuess<kDType, false>(team, memory, argument.sample, row, beside);
+  const bool is_decided =
+      SampleByGuess<kDType, false>(team, memory, argument.sample, row, extension);
   if (!is_decided) SampleByDefinition<kDType, false>(argument.sample, row);
   if (!report.is_wanted()) {
     if (team.rank() == 0) report.PutNothing(team);
-  } else if (!is_decided || memory.plan.needed == 0 || !beside.IsOwn(memory.start.params)) {
+  } else if (!is_decided || memory.plan.needed == 0 || !extension.IsOwn(memory.start.params)) {
     ReportByItself<kDType>(argument.report, row);
   }
 }

@@ -1,5 +1,5 @@
-// A draw that knows of typical sampling before a top-k: the rule looks at the whole row, but few
-// tokens are kept of it, and those are near its top. A kernel of its own, because such rules in the
+// A draw with typical sampling before a top-k: the rule looks at the whole row, but few tokens are
+// kept of it, and those are near its top. A kernel of its own, because such rules in the
 // plain one made every draw 2 to 5 % slower.
 #pragma once
 
@@ -40,8 +40,8 @@ struct DrawWithTypical {
     return {reinterpret_cast<MomentsMemory&>(MemoryOfBlock().boundary), IsOwn(params)};
   }
 
-  // What the read that lists the top tells, which is all that most rows need. Behind ListTop, by
-  // all blocks, of which the first one's first thread has the result. Not inline, as
+  // The result by the read that lists the top, which is all that most rows need. After ListTop, by
+  // all blocks; the first thread of the first block has the result. Not inline, as
   // SampleFromList.
   template <bool kPatched>
   static __device__ __noinline__ TokenResult Guess(const SampleArgument& argument, ListedTop top,
@@ -52,9 +52,9 @@ struct DrawWithTypical {
     TokenResult result;
     result.id = kUndecided;
     if (team.rank() != 0 || top.size <= 0) return result;
-    // A block may patch what another one has seen, and asks its own threshold whether that was.
+    // A block may patch a token that another one has seen, which only its own threshold shows.
     if (kPatched && !top.is_of_one_threshold) return result;
-    // A list that was made again left out tokens that nobody has added up.
+    // A list that was made again left out tokens that no thread has added up.
     uint32_t threshold = memory.first.list.threshold;
     const bool is_again =
         team.blocks() == 1 && threshold != semantics::OrderKey(moments.threshold());
@@ -80,7 +80,7 @@ struct DrawWithTypical {
     return SampleFromTop(team, memory, top, memory.plan, argument, guess);
   }
 
-  // Behind that, as that.
+  // The result where Guess has none. By all blocks, as Guess.
   template <DType kDType, bool kPatched>
   static __device__ __noinline__ TokenResult Sample(const SampleArgument& argument, int row,
                                                     const ListedTop top) {

@@ -17,7 +17,7 @@ struct MassQuestion {
 };
 
 // Tokens that are computed and have the value itself belong to neither side.
-struct MassAround {
+struct MassBounds {
   semantics::Between above;   // mass
   semantics::Between rest;    // mass
   semantics::Between tokens;  // how many lie above
@@ -25,7 +25,7 @@ struct MassAround {
 };
 
 // Tokens that may lie above the value, and may not, weigh at most what the value does in the rest.
-inline void AddOpen(const MassQuestion& question, MassAround& around) {
+inline void AddOpen(const MassQuestion& question, MassBounds& around) {
   const uint64_t open = around.tokens.most - around.tokens.least;
   if (open == 0) return;
   around.rest.most += open * semantics::Weight(question.x, question.max, question.scale);

@@ -1,4 +1,4 @@
-#include "research/clusters/threaded_means.h"
+#include "research/clusters/kmeans_cpu.h"
 
 #include <algorithm>
 #include <cmath>
@@ -30,7 +30,7 @@ std::vector<float> MinusHalfSquares(const MeansTask& task) {
 
 }  // namespace
 
-void ThreadedMeans::Assign(const MeansTask& task) const {
+void CpuKMeans::Assign(const MeansTask& task) const {
   const int64_t clusters = std::ssize(task.means) / task.width;
   const std::vector<float> halves = MinusHalfSquares(task);
   const MatrixView points = {task.points, task.rows.back() + 1, task.width,
@@ -70,7 +70,7 @@ void ThreadedMeans::Assign(const MeansTask& task) const {
   });
 }
 
-void ThreadedMeans::Move(const MeansTask& task) const {
+void CpuKMeans::Move(const MeansTask& task) const {
   const auto width = static_cast<size_t>(task.width);
   const size_t clusters = task.means.size() / width;
   std::vector<int64_t> sizes(clusters);
@@ -103,7 +103,7 @@ void ThreadedMeans::Move(const MeansTask& task) const {
   }
 }
 
-void ThreadedMeans::Find(const MeansTask& task) const {
+void CpuKMeans::Find(const MeansTask& task) const {
   Assign(task);
   for (int32_t round = 0; round < task.rounds; ++round) {
     Move(task);

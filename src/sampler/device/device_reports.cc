@@ -1,5 +1,5 @@
 // What the graphs of a DeviceSampler do of rows that processors change, and what is reported of
-// rows beside their tokens.
+// rows in addition to their tokens.
 #include "draw/mode_value.h"
 #include "sampler/device/device_sampler_impl.h"
 

@@ -1,4 +1,4 @@
-#include "head/certified/cuda/device_call.h"
+#include "head/certified/cuda/certified_kernels.h"
 
 #include <algorithm>
 
@@ -49,14 +49,15 @@ PlanesArgument ArgumentOf(const DevicePlanes& planes) {
   return argument;
 }
 
-CallMemory LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace, size_t* bytes) {
+CertifiedWorkspace LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace,
+                          size_t* bytes) {
   const DevicePlaneLayout layout(planes.kind, planes.vocab, planes.dim);
   const auto count = static_cast<size_t>(rows);
   const auto tiles = static_cast<size_t>(layout.tiles);
   constexpr size_t kStatesTogether = kQuadsTogether * kStatesOfQuad;
   const size_t quads = (count + kStatesTogether - 1) / kStatesTogether * kQuadsTogether;
   const size_t quad_groups = quads * static_cast<size_t>(layout.groups);
-  CallMemory memory = {};
+  CertifiedWorkspace memory = {};
   memory.rows = static_cast<int32_t>(rows);
   memory.budget = static_cast<int32_t>(SurvivorBudget(planes.vocab, rows));
   const size_t listed = count * static_cast<size_t>(memory.budget);
@@ -66,7 +67,7 @@ CallMemory LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace
     member = reinterpret_cast<T*>(workspace + offset);
     offset += Aligned(size * sizeof(T));
   };
-  take(memory.courses, count);
+  take(memory.progress, count);
   take(memory.counters, 1);
   take(memory.dense_rows, count);
   take(memory.hidden, count * static_cast<size_t>(planes.dim));
@@ -94,7 +95,7 @@ size_t CertifiedWorkspaceBytes(const DevicePlanes& planes, int64_t rows) {
   return bytes;
 }
 
-CallArgument ArgumentOf(const CertifiedCall& call, const QuestionArgument& question) {
+CertifiedArgs ArgumentOf(const CertifiedCall& call, const QuestionArgument& question) {
   CheckHead(call.head, call.hidden);
   const DevicePlanes& planes = call.planes;
   CheckInRange("planes.vocab", planes.vocab, call.head.weight.rows, call.head.weight.rows);
@@ -108,7 +109,7 @@ CallArgument ArgumentOf(const CertifiedCall& call, const QuestionArgument& quest
   CheckOneARow("rows", call.rows, rows, true);
   CheckOneARow("refined", call.refined, rows, true);
   size_t bytes = 0;
-  const CallMemory memory = LayOut(planes, rows, call.workspace.data, &bytes);
+  const CertifiedWorkspace memory = LayOut(planes, rows, call.workspace.data, &bytes);
   CheckInRange("workspace.size", call.workspace.size, static_cast<int64_t>(bytes), INT64_MAX);
   if (reinterpret_cast<uintptr_t>(call.workspace.data) % kAlignment != 0) {
     ThrowInvalid("workspace.data", "an address", "one aligned to 256");

@@ -6,11 +6,11 @@
 namespace sluice::cuda {
 
 // Neither tiny, below 2^-101, nor infinite nor negative nor NaN.
-__device__ __forceinline__ bool HasPlainRoot(float x) {
+__device__ __forceinline__ bool HasBranchlessSqrt(float x) {
   return __float_as_uint(x) - 0x0d000000u <= 0x727fffffu;
 }
-// Of such a number the bits of sqrtf, whose way to such numbers this is: a test compares all.
-__device__ __forceinline__ float PlainRoot(float x) {
+// The bits of sqrtf for such a number, computed as sqrtf does there: a test compares all of them.
+__device__ __forceinline__ float BranchlessSqrt(float x) {
   float inverse;
   asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
   const float root = __fmul_rn(x, inverse);

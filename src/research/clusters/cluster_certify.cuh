@@ -11,24 +11,25 @@ using namespace cuda;
 
 inline constexpr int kClusterThreads = 1024;
 
-class ClusterLook {
+class ClusterCertification {
  public:
   // round: those that are over.
-  __device__ ClusterLook(const ClusterArgument& call, int round, TeamMemory& memory, int row)
+  __device__ ClusterCertification(const ClusterArgument& call, int round, TeamMemory& memory,
+                                  int row)
       : call_(call),
         team_(memory),
         row_(row),
         round_(round),
-        course_(call_.memory.courses[row]),
-        open_(course_.open[round]),
+        progress_(call_.memory.progress[row]),
+        open_(progress_.open[round]),
         logits_(call_.memory.logits + int64_t{row} * call_.head.vocab),
         weights_(reinterpret_cast<double*>(call_.memory.room + row * call_.memory.room_stride)) {}
 
-  __device__ bool IsDone() const { return course_.is_done; }
+  __device__ bool IsDone() const { return progress_.is_done; }
 
   // Ends the row where there is an answer.
-  __device__ void Look() {
-    if (course_.has_broken != 0) return End(ClusterPath::kDense, ClusterReason::kLogit, 0);
+  __device__ void Certify() {
+    if (progress_.has_broken != 0) return End(ClusterPath::kDense, ClusterReason::kLogit, 0);
     const ClusterPath path = round_ <= kBudgetRounds    ? ClusterPath::kBudget
                              : round_ == kExpandedRound ? ClusterPath::kExpanded
                                                         : ClusterPath::kDense;
@@ -53,12 +54,12 @@ class ClusterLook {
 
   __device__ void End(ClusterPath path, ClusterReason reason, int count) const {
     if (team_.thread() != 0) return;
-    ClusterCourse& course = call_.memory.courses[row_];
-    course.is_done = true;
-    course.most_closed = most_closed_;
-    course.above = above_;
-    course.answer = {count, path, reason, open_.clusters, open_.rows, 0.0};
-    if (count > 0 && Is(Kind::kSoftmax)) course.answer.epsilon = MostVariation(closed_, mass_);
+    ClusterProgress& progress = call_.memory.progress[row_];
+    progress.is_done = true;
+    progress.most_closed = most_closed_;
+    progress.above = above_;
+    progress.answer = {count, path, reason, open_.clusters, open_.rows, 0.0};
+    if (count > 0 && Is(Kind::kSoftmax)) progress.answer.epsilon = MostVariation(closed_, mass_);
   }
 
   // How many of the open rows are the answer for certain; 0: it is not known.
@@ -69,7 +70,7 @@ class ClusterLook {
       above_ = Count([&](float x) { return IsAboveClosed(x, bound); });
     }
     if (Is(Kind::kTopK)) return above_ >= call_.question.k ? call_.question.k : 0;
-    const float most = semantics::ValueOfKey(course_.most);
+    const float most = semantics::ValueOfKey(progress_.most);
     double mass = 0.0;
 #pragma unroll 4
     for (int i = team_.thread(); i < open_.rows; i += kClusterThreads) {
@@ -128,7 +129,7 @@ class ClusterLook {
       return Mass([&](float x) { return semantics::OrderKey(x) >= key; });
     };
     uint32_t low = IsAll() ? 0 : semantics::OrderKey(most_closed_) + 1;
-    uint32_t high = course_.most;
+    uint32_t high = progress_.most;
     if (low > high || !(mass_from(low) >= ends.high)) return 0;
 #pragma unroll 1
     while (low < high) {
@@ -159,8 +160,8 @@ class ClusterLook {
   const Team team_;
   const int row_;
   const int round_;
-  const ClusterCourse course_;
-  const ClusterCourse::Open open_;
+  const ClusterProgress progress_;
+  const ClusterProgress::Open open_;
   const float* const logits_;
   double* const weights_;
   float most_closed_ = -INFINITY;  // bound

@@ -1,5 +1,5 @@
 // What Sluice draft models said of their drafts: the probabilities of their rows in O(1), so that
-// whoever rejects against them asks for one token at a time.
+// rejection against them can look up one token at a time.
 #include "cuda/cuda_check.h"
 #include "sampler/device/device_drafts.cuh"
 #include "semantics/row_status.h"
@@ -9,7 +9,7 @@ namespace sluice::cuda {
 namespace {
 
 // In shared memory.
-struct LawMemory {
+struct DistributionMemory {
   uint64_t of_warp[kRejectThreads / kWarp];
   int32_t last_dropped;
   int32_t last_kept;
@@ -17,13 +17,14 @@ struct LawMemory {
 
 // semantics::CutProbabilities of one row a block. Each thread has a stretch of ids to itself.
 __global__ void __launch_bounds__(kRejectThreads, 1)
-    LawKernel(const DraftModelRow* models, DraftLaw* laws, int32_t vocab) {
-  __shared__ LawMemory memory;
+    DraftDistributionKernel(const DraftModelRow* models, DraftDistribution* distributions,
+                            int32_t vocab) {
+  __shared__ DistributionMemory memory;
   const DraftModelRow& model = models[blockIdx.x];
-  DraftLaw& law = laws[blockIdx.x];
+  DraftDistribution& distribution = distributions[blockIdx.x];
   const semantics::Row row{model.logits, model.dtype, vocab};
   if (row.data == nullptr) {
-    if (Thread() == 0) law.row.data = nullptr;
+    if (Thread() == 0) distribution.row.data = nullptr;
     return;
   }
   const Cut cut = model.cut;
@@ -53,15 +54,15 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
   status = semantics::Worse(status, model.status);
   if (status != RowStatus::kOk) {
     if (Thread() == 0) {
-      law.row = row;
-      law.status = status;
+      distribution.row = row;
+      distribution.status = status;
     }
     return;
   }
 
   max = MaxOf(max, memory.of_warp);
   const float scale = semantics::ScalesOf(model.params).draw;
-  Cut whole = cut;  // anybody's
+  Cut whole = cut;  // of all threads
   whole.ties_dropped = ::max(cut.ties_dropped, 0);
   whole.ties_kept = ::max(cut.ties_kept, 0);
   const Cut rest = RestOf(whole, at_upper, at_lower, memory.of_warp);
@@ -76,22 +77,22 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
   }
   const uint64_t mass = SumsOf(weight, memory.of_warp).all;
   if (Thread() == 0) {
-    law.row = row;
-    law.cut = {cut.upper, cut.lower, memory.last_dropped, memory.last_kept};
-    law.max = max;
-    law.scale = scale;
-    law.reciprocal = ReciprocalOf(mass);
-    law.status = RowStatus::kOk;
+    distribution.row = row;
+    distribution.cut = {cut.upper, cut.lower, memory.last_dropped, memory.last_kept};
+    distribution.max = max;
+    distribution.scale = scale;
+    distribution.reciprocal = ReciprocalOf(mass);
+    distribution.status = RowStatus::kOk;
   }
 }
 
 }  // namespace
 
-void LaunchDraftLaws(const DraftModelRow* models, DraftLaw* laws, int32_t vocab, int64_t rows,
-                     void* stream) {
+void LaunchDraftDistributions(const DraftModelRow* models, DraftDistribution* distributions,
+                              int32_t vocab, int64_t rows, void* stream) {
   if (rows == 0) return;
-  LawKernel<<<static_cast<unsigned>(rows), kRejectThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-      models, laws, vocab);
+  DraftDistributionKernel<<<static_cast<unsigned>(rows), kRejectThreads, 0,
+                            static_cast<cudaStream_t>(stream)>>>(models, distributions, vocab);
   RequireCuda(cudaGetLastError(), "kernel");
 }
 

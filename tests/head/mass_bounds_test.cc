@@ -34,7 +34,7 @@ SomeIntervals MakeIntervals(int64_t size, Random& random) {
   return made;
 }
 
-std::vector<uint64_t> NumbersOf(const MassAround& around) {
+std::vector<uint64_t> NumbersOf(const MassBounds& around) {
   return {around.above.least,
           around.above.most,
           around.rest.least,
@@ -44,7 +44,7 @@ std::vector<uint64_t> NumbersOf(const MassAround& around) {
           static_cast<uint64_t>(around.ties)};
 }
 
-TEST(MassAround, IsTheSameOnEveryBackend) {
+TEST(MassBounds, IsTheSameOnEveryBackend) {
   Random random(1);
   const std::vector<float> temperatures = {0.01f, 0.7f, 1.0f, 5.0f};
   for (int n = 0; n < 300; ++n) {
@@ -63,7 +63,7 @@ TEST(MassAround, IsTheSameOnEveryBackend) {
   }
 }
 
-TEST(MassAround, HoldsTheMassOfTheLogits) {
+TEST(MassBounds, HoldsTheMassOfTheLogits) {
   Random random(2);
   for (int n = 0; n < 300; ++n) {
     const int64_t size = kTileRows * random.Between(1, 20);
@@ -88,7 +88,7 @@ TEST(MassAround, HoldsTheMassOfTheLogits) {
         if (is_tie) open_ties += weight;
       }
     }
-    const MassAround around = ScoreTables().back()->around(made.view(), size, {x, max, scale});
+    const MassBounds around = ScoreTables().back()->around(made.view(), size, {x, max, scale});
     EXPECT_EQ(around.ties, ties);
     EXPECT_LE(around.above.least, above);
     EXPECT_GE(around.above.most, above + open_ties);
@@ -100,14 +100,14 @@ TEST(MassAround, HoldsTheMassOfTheLogits) {
 }
 
 // As narrow as can be where everything is known.
-TEST(MassAround, IsExactWhereAllIsComputed) {
+TEST(MassBounds, IsExactWhereAllIsComputed) {
   Random random(3);
   SomeIntervals made = MakeIntervals(320, random);
   made.scores = made.logits;
   made.widths.assign(made.widths.size(), 0.0f);
   const float max = *std::max_element(made.logits.begin(), made.logits.end());
   for (const ScoreTable* table : ScoreTables()) {
-    const MassAround around = table->around(made.view(), 320, {made.logits[7], max, 1.0f});
+    const MassBounds around = table->around(made.view(), 320, {made.logits[7], max, 1.0f});
     EXPECT_EQ(around.above.least, around.above.most);
     EXPECT_EQ(around.rest.least, around.rest.most);
     EXPECT_EQ(around.tokens.least, around.tokens.most);

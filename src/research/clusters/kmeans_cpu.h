@@ -15,11 +15,11 @@ inline double DotInDouble(const float* a, const float* b, size_t size) {
 }
 
 // The same means for the same task on every machine: the inner products are those of a dense head
-// whose rows are the means. That is their price where no vector backend is: 40 times as long at
-// 1024 elements as by a loop that may add in any order.
-class ThreadedMeans : public MeansFinder {
+// that has the means as its rows. That is their price where no vector backend is: 40 times as long
+// at 1024 elements as by a loop that may add in any order.
+class CpuKMeans : public MeansFinder {
  public:
-  explicit ThreadedMeans(const ParallelFor& parallel) : parallel_(parallel) {}
+  explicit CpuKMeans(const ParallelFor& parallel) : parallel_(parallel) {}
 
   void Find(const MeansTask& task) const override;
 

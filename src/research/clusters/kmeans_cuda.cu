@@ -1,5 +1,5 @@
 // K-means on a device. A block has 128 points and goes through all means, 128 at a time: a product
-// of matrices whose results stay in registers, where the best mean of each point is kept. Means are
+// of matrices with its results in registers, where the best mean of each point is kept. Means are
 // sums of their points in the order of the rows, in fp64, so nothing depends on which block is
 // first.
 #include <cuda_runtime.h>
@@ -27,7 +27,7 @@ struct MeansArgument {
   float* means;         // [clusters, width]
   float* halves;        // of the squares of the means' norms
   int32_t* cluster_of;
-  const int32_t* order;   // points, those of one cluster behind the other
+  const int32_t* order;   // points, cluster after cluster
   const int32_t* starts;  // [clusters + 1] in that
   int64_t width;
   int32_t count;

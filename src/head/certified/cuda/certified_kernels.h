@@ -1,13 +1,13 @@
-// A certified call on the device: what is known of a row on its way, and where everything lies in
-// the workspace.
+// A certified call on the device: the progress of a row, and where everything lies in the
+// workspace.
 //
-//   encode     a hidden state as integers, what the row wants, where nothing need be read
+//   encode     a hidden state as integers, and what its row requires, where nothing need be read
 //   score      intervals of all rows of the head, and of each tile of 16 the ends that matter
-//   ask        of strict planes: what the likeliest tokens reach by both planes
+//   narrow     of strict planes: what the likeliest tokens reach by both planes
 //   refine     of strict planes: the intervals by both planes of the tokens that may matter then
-//   survivors  what the wanted tokens reach for certain; where several are wanted the logits of
-//              the tokens that do, which say more; and those of the other tokens that may matter
-//   answer     from the exact logits, by who asked
+//   survivors  what the required tokens reach for certain; of several, the logits of the tokens
+//              that do, which give a nearer bound; and those of the other tokens that may matter
+//   answer     from the exact logits, by the caller: the first k tokens, or a draw
 //   dense      all logits of the rows that this leaves without an answer
 //
 // Kernels follow each other on one stream. Each but the first may start while the one before it
@@ -22,23 +22,23 @@
 #include "head/certified/cuda/survivor_budget.h"
 #include "head/certified/planes.h"
 #include "head/cuda/project_launch.h"
-#include "semantics/deciding_tokens.h"
+#include "semantics/filter_class.h"
 #include "semantics/host_device.h"
 #include "sluice/cuda/head.hpp"
 
 namespace sluice::cuda {
 
-using semantics::Decides;
+using semantics::FilterClass;
 
 inline constexpr int kStatesOfQuad = 4;  // hidden states that one matrix product takes
 
 // What a row of a call is after, and how far it has come. In device memory.
-struct RowCourse {
+struct RowProgress {
   enum class Way : uint8_t { kAnswered, kPlanes, kAllowed, kDense };
 
   StepBound bound;
   Way way;
-  Decides decides;
+  FilterClass filter_class;
   RowStatus status;
   DenseReason reason;
   int32_t k;
@@ -65,15 +65,15 @@ struct RowCourse {
   uint32_t has_pos_inf;
 };
 
-// Order keys of what a row's tokens reach for certain; 0 while nothing is known. Where one token is
-// wanted.
+// Order keys of what a row's tokens reach for certain; 0 while nothing is certain. For rows that
+// need one token.
 struct SureEnds {
   uint32_t least;  // the largest lower end
-  uint32_t best;   // the same of the scores of a draw from the whole softmax
+  uint32_t best;   // the largest lower end of the scores of a draw from the whole softmax
 };
 
-// What the tokens of a row that were asked reach for certain by both planes, as order keys: at
-// least as many as are wanted. 0: nothing is known of it.
+// What the likeliest tokens of a row reach for certain by both planes, as order keys: of at least
+// as many tokens as the row needs. 0: nothing is certain of the row.
 struct AskedEnds {
   uint32_t least;
   uint32_t best;    // of one token: a score of a draw from the whole softmax
@@ -145,8 +145,8 @@ inline constexpr int64_t kMostRefinedGroups = 256;
 inline constexpr int32_t kFewToRefine = 256;
 
 // The workspace, by value.
-struct CallMemory {
-  RowCourse* courses;
+struct CertifiedWorkspace {
+  RowProgress* progress;
   CallCounters* counters;
   int32_t* dense_rows;
   float* hidden;     // [rows][dim]
@@ -156,7 +156,7 @@ struct CallMemory {
   float* tile_middles;       // [rows][tiles]
   float* tile_least;         // [rows][tiles]: the largest lower end
   float* tile_most;          //                the largest upper end
-  float* tile_least_scores;  //                the same of scores of a draw from the whole softmax
+  float* tile_least_scores;  //                these of the scores of a draw from the whole softmax
   float* tile_most_scores;
   semantics::Token* survivors;  // [rows][budget], as they were computed; some may be -inf
   float* scores;                // [rows][tiles * 16]; of dense rows the logits
@@ -166,7 +166,8 @@ struct CallMemory {
 };
 
 // null: for the size alone.
-CallMemory LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace, size_t* bytes);
+CertifiedWorkspace LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace,
+                          size_t* bytes);
 
 // One question for all rows: the first k tokens, or what parameters say. Of some rows of a head's
 // vocabulary, both: the first k, and of rows that are drawn from everything the tokens that may
@@ -183,7 +184,7 @@ struct QuestionArgument {
   int32_t vocab = 0;     // that the head's rows are some of; 0: they are all of it
 };
 
-struct CallArgument {
+struct CertifiedArgs {
   PlanesArgument planes;
   WeightsArgument head;
   DType dtype;  // of the weights
@@ -193,36 +194,36 @@ struct CallArgument {
   const int32_t* bitmask;  // null: none
   double kappa;            // 0: strict planes
   QuestionArgument question;
-  CallMemory memory;
-  HeadRow* rows;     // null: not wanted
+  CertifiedWorkspace memory;
+  HeadRow* rows;     // null: not reported
   int32_t* refined;  // likewise
   int32_t few_to_refine;
 };
 
 // Checks the call; throws Error.
-CallArgument ArgumentOf(const CertifiedCall& call, const QuestionArgument& question);
+CertifiedArgs ArgumentOf(const CertifiedCall& call, const QuestionArgument& question);
 
 // All up to the exact logits of the survivors.
-void LaunchSurvivors(const CallArgument& call, void* stream);
-void LaunchEncode(const CallArgument& call, void* stream);
-void LaunchScore(const CallArgument& call, void* stream);
+void LaunchCertifiedPrefix(const CertifiedArgs& call, void* stream);
+void LaunchEncode(const CertifiedArgs& call, void* stream);
+void LaunchScore(const CertifiedArgs& call, void* stream);
 // That of more than eight hidden states; where the device has the code for it.
 bool CanScoreMany();
-void LaunchScoreMany(const CallArgument& call, void* stream);
-// These two of calls whose memory.asked is not null. LaunchRefine takes what is there.
-void LaunchAsk(const CallArgument& call, void* stream);
-void LaunchRefine(const CallArgument& call, void* stream);
+void LaunchScoreMany(const CertifiedArgs& call, void* stream);
+// These two are for calls with a memory.asked. LaunchRefine uses the ends that it holds.
+void LaunchAsk(const CertifiedArgs& call, void* stream);
+void LaunchRefine(const CertifiedArgs& call, void* stream);
 // Where the first k tokens of each row go.
 struct TopPlaces {
   int32_t* ids;
   float* logits;
   RowStatus* status;
 };
-// Of rows that are asked for them: behind LaunchSurvivors, and of the others behind LaunchDense.
-void LaunchTopOfSurvivors(const CallArgument& call, const TopPlaces& places, void* stream);
-void LaunchTopOfDense(const CallArgument& call, const TopPlaces& places, void* stream);
+// The first k tokens of the rows that need them: after LaunchCertifiedPrefix and after LaunchDense.
+void LaunchTopOfSurvivors(const CertifiedArgs& call, const TopPlaces& places, void* stream);
+void LaunchTopOfDense(const CertifiedArgs& call, const TopPlaces& places, void* stream);
 // The logits of the rows of memory.dense_rows.
-void LaunchDense(const CallArgument& call, void* stream);
+void LaunchDense(const CertifiedArgs& call, void* stream);
 
 struct LaunchShape {
   unsigned blocks = 1;
@@ -233,6 +234,6 @@ struct LaunchShape {
 };
 
 // As <<<>>>, but that the kernel may start while the one before it ends.
-void LaunchBehind(const void* kernel, const LaunchShape& shape, void* argument, void* stream);
+void LaunchDependent(const void* kernel, const LaunchShape& shape, void* argument, void* stream);
 
 }  // namespace sluice::cuda

@@ -2,11 +2,11 @@
 #include "cuda/cuda_check.h"
 #include "cuda/row_launch.h"
 #include "cuda/team.cuh"
-#include "head/certified/cuda/device_call.h"
+#include "head/certified/cuda/certified_kernels.h"
 
 namespace sluice::cuda {
 
-void LaunchBehind(const void* kernel, const LaunchShape& shape, void* argument, void* stream) {
+void LaunchDependent(const void* kernel, const LaunchShape& shape, void* argument, void* stream) {
   constexpr const char* kWhat = "certified head";
   cudaFuncAttributes attributes;
   RequireCuda(cudaFuncGetAttributes(&attributes, kernel), kWhat);
@@ -17,7 +17,7 @@ void LaunchBehind(const void* kernel, const LaunchShape& shape, void* argument, 
                                      static_cast<int>(most)),
                 kWhat);
   }
-  // Code of before Hopper does not wait, so it must not start early, and knows no clusters.
+  // Code for devices before Hopper does not wait, so it must not start early, and has no clusters.
   const bool is_of_hopper = attributes.ptxVersion >= 90;
   const unsigned cluster = is_of_hopper ? shape.cluster : 1;
   if (cluster > kMostBlocks) {

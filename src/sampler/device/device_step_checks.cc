@@ -1,4 +1,4 @@
-// What a step of a DeviceSampler is asked for: checked, the shape that chooses its graph, and the
+// The input of a step of a DeviceSampler: its checks, the shape that chooses its graph, and the
 // tables that its kernels read.
 #include <algorithm>
 #include <array>
@@ -215,7 +215,7 @@ void DeviceSampler::Impl::SendTables(const StepInput& input, const StepShape& sh
   }
   if (new_tables_ != tables_) {
     const Piece piece{buffers_.tables, new_tables_.data(), bytes};
-    tables_.clear();  // nobody knows what is there when Send fails
+    tables_.clear();  // the contents on the device are undefined when Send fails
     Send({&piece, 1});
     tables_.swap(new_tables_);
   }
