@@ -1,4 +1,4 @@
-// Which tokens decide a row's kept set and draw: what is to be known of a row whose logits are not.
+// Which tokens decide a row's kept set and draw; the logits of the others need not be computed.
 #pragma once
 
 #include <cstdint>
