@@ -1,4 +1,4 @@
-// Which tokens decide a row's kept set and draw: what must be known of a row without its logits.
+// Which tokens decide a row's kept set and draw; the logits of the others need not be computed.
 #pragma once
 
 #include <cstdint>

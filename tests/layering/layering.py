@@ -129,7 +129,7 @@ def check(root: Path):
                 if is_of_heads(file) and include.startswith("sluice/"):
                     for name in public_includes(root, include):
                         if name in NOT_OF_HEADS:
-                            broken = f"a head knows nothing of {name}"
+                            broken = f"a head includes nothing of {name}"
                 if broken:
                     yield f"{file}:{number}: {line.strip()}\n    {broken}"
 

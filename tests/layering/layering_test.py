@@ -69,7 +69,7 @@ class Layering(unittest.TestCase):
         self.assert_one({"src/semantics/order.h": '#include "support/bits.h"\n'}, "upwards")
         self.assert_one({"src/semantics/order.h": '#include "hwy/highway.h"\n'}, "itself")
 
-    def test_heads_know_nothing_of_samplers(self):
+    def test_heads_include_nothing_of_samplers(self):
         for file in ("src/head/certified/a.cc", "include/sluice/certified_head.hpp"):
             self.assert_one({file: '#include "sluice/sampler.hpp"\n'}, "head", "sampler.hpp")
         self.assert_one({"src/head/cuda/a.cu": '#include "sluice/tensor.hpp"\n',

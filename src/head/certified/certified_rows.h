@@ -48,7 +48,7 @@ class CertifiedRows {
   // None: the row needs nothing, or all logits. A certificate with a status other than kOk must not
   // be pulled from.
   std::optional<RowCertificate> Certificate(int64_t row, int worker);
-  // open: why it did not decide what the row was after; kNone: it did.
+  // open: why the certificate does not decide the row; kNone: it does.
   void Close(int64_t row, const RowCertificate& certificate, DenseReason open);
 
   // How many rows are left, in the order of rows.
@@ -66,7 +66,7 @@ class CertifiedRows {
   std::byte* Memory(int worker) const { return Worker(worker) + layout_.memory; }
 
  private:
-  // What is known of a row.
+  // How far a row has come.
   struct State {
     Need need;
     bool is_few;             // so few tokens are allowed that they are computed without scores
