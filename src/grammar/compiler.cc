@@ -87,14 +87,14 @@ class CompilerImpl {
     }
     const auto& f = library_->functions();
     try {
-      const Value vocabulary = library_->Call(f.array, args);
+      const Value texts = library_->Call(f.array, args);
       args.clear();
       for (const int32_t token : stop_tokens) args.push_back(Int(token));
       const Value stops = library_->Call(f.array, args);
-      const Value info = library_->Call(
-          f.new_vocabulary, {vocabulary.any(), Int(0), Int(vocab), stops.any(), Bool(false)});
+      vocabulary_ = library_->Call(f.new_vocabulary,
+                                   {texts.any(), Int(0), Int(vocab), stops.any(), Bool(false)});
       // One thread, which is the caller's, and no cache: the one here has a bound.
-      compiler_ = library_->Call(f.new_compiler, {info.any(), Int(1), Bool(false), Int(-1)});
+      compiler_ = library_->Call(f.new_compiler, {vocabulary_.any(), Int(1), Bool(false), Int(-1)});
     } catch (const CallError& error) {
       ThrowInvalid("tokenizer", "a vocabulary", CleanReason(error.what()));
     }
@@ -175,7 +175,8 @@ class CompilerImpl {
       }
       case GrammarKind::kLark: {
         const Value none = library_->Call(f.array, std::span<abi::Any>());
-        check_rules(library_->Call(f.lark_rules, {source, none.any(), none.any(), None()}));
+        check_rules(
+            library_->Call(f.lark_rules, {source, vocabulary_.any(), none.any(), none.any()}));
         return library_->Call(f.compile_lark, {self, source, none.any(), none.any()});
       }
       case GrammarKind::kStructuralTag:
@@ -188,6 +189,7 @@ class CompilerImpl {
   std::shared_ptr<const LibraryImpl> library_;
   std::shared_ptr<const TokenSet> tokens_;
   GrammarLimits limits_;
+  Value vocabulary_;
   Value compiler_;
   CompiledCache cache_;
 };

@@ -1,6 +1,7 @@
 #include "grammar/library_impl.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 
 #include <cstdlib>
 
@@ -8,6 +9,19 @@
 
 namespace sluice::grammar {
 namespace {
+
+// TVM FFI installs a handler when it is opened; what the program does about a signal is its own.
+class KeptSignalAction {
+ public:
+  explicit KeptSignalAction(int signal) : signal_(signal) { sigaction(signal_, nullptr, &action_); }
+  ~KeptSignalAction() { sigaction(signal_, &action_, nullptr); }
+  KeptSignalAction(const KeptSignalAction&) = delete;
+  KeptSignalAction& operator=(const KeptSignalAction&) = delete;
+
+ private:
+  int signal_;
+  struct sigaction action_ = {};
+};
 
 void* Open(const std::string& name) {
   void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -60,9 +74,12 @@ std::string_view Value::String() const {
 
 LibraryImpl::LibraryImpl(const std::string& tvm_ffi, const std::string& xgrammar)
     : path_(xgrammar) {
-  // The second finds the first by its name, because it is open.
-  void* ffi = Open(tvm_ffi);
-  Open(xgrammar);
+  void* ffi = nullptr;
+  {
+    const KeptSignalAction kept(SIGSEGV);
+    ffi = Open(tvm_ffi);
+    Open(xgrammar);  // finds the first by its name, because it is open
+  }
   abi::Version version = {};
   Symbol<abi::GetVersion>(ffi, tvm_ffi, "TVMFFIGetVersion")(&version);
   if (version.major != abi::kMajor || version.minor != abi::kMinor ||

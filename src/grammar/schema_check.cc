@@ -253,14 +253,16 @@ dom::element Parse(std::string_view parameter, std::string_view text, int32_t ne
 }
 
 void CheckTags(std::string_view parameter, dom::element value) {
-  if (value.is_array()) {
-    for (const auto one : value.get_array().value()) CheckTags(parameter, one);
-  }
-  if (!value.is_object()) return;
-  for (const auto member : value.get_object().value()) {
-    const bool is_schema = member.key == "json_schema" && !member.value.is_string();
-    if (is_schema) SchemaCheck(parameter, member.value).Check(member.value, {});
-    if (!is_schema) CheckTags(parameter, member.value);
+  dom::array list;
+  dom::object object;
+  if (value.get(list) == simdjson::SUCCESS) {
+    for (const auto one : list) CheckTags(parameter, one);
+  } else if (value.get(object) == simdjson::SUCCESS) {
+    for (const auto member : object) {
+      const bool is_schema = member.key == "json_schema" && !member.value.is_string();
+      if (is_schema) SchemaCheck(parameter, member.value).Check(member.value, {});
+      if (!is_schema) CheckTags(parameter, member.value);
+    }
   }
 }
 
