@@ -22,6 +22,18 @@ abi::Any Bytes(const abi::ByteArray& bytes) {
   return any;
 }
 
+// In the rules of strings of a bounded length; whether there were any.
+bool EscapeControls(std::string& rules) {
+  constexpr std::string_view kAllowing = R"(_characters ::= (([^\"\\\r\n])))";
+  constexpr std::string_view kRefusing = R"(_characters ::= (([^\0-\x1f\"\\])))";
+  size_t at = rules.find(kAllowing);
+  const bool has = at != std::string::npos;
+  for (; at != std::string::npos; at = rules.find(kAllowing, at + kRefusing.size())) {
+    rules.replace(at, kAllowing.size(), kRefusing);
+  }
+  return has;
+}
+
 void CheckText(std::string_view parameter, std::string_view text, const GrammarLimits& limits) {
   const auto most = static_cast<int64_t>(limits.text_bytes);
   if (text.size() > limits.text_bytes) {
@@ -149,6 +161,7 @@ class CompilerImpl {
     const auto check_rules = [&](const Value& rules) {
       const Value written = library_->Call(f.rules_text, {rules.any()});
       CheckBytes(kind, text, "its rules take", written.String().size(), limits_.rules_bytes);
+      return std::string(written.String());
     };
     switch (kind) {
       case GrammarKind::kJsonSchema:
@@ -160,8 +173,15 @@ class CompilerImpl {
         const abi::Any apart = spaces ? None() : separators.any();
         const abi::Any most = spaces ? Int(options.max_whitespace) : None();
         const abi::Any strict = Bool(options.strict);
-        check_rules(library_->Call(f.json_schema_rules, {source, Bool(spaces), None(), apart,
-                                                         strict, most, Bool(false), Bool(false)}));
+        std::string rules = check_rules(library_->Call(
+            f.json_schema_rules,
+            {source, Bool(spaces), None(), apart, strict, most, Bool(false), Bool(false)}));
+        // A rule of the engine's own allows control characters, which JSON does not.
+        if (EscapeControls(rules)) {
+          const Value edited = library_->String(rules);
+          const Value root = library_->String("root");
+          return library_->Call(f.compile_ebnf, {self, edited.any(), root.any()});
+        }
         return library_->Call(f.compile_json_schema, {self, source, Bool(spaces), None(), apart,
                                                       strict, most, Bool(false)});
       }
@@ -242,7 +262,7 @@ std::string ChoiceGrammar(std::span<const std::string> choices) {
     for (const char c : choice) {
       const auto byte = static_cast<unsigned char>(c);
       if (byte < ' ') {
-        rules.append("\\x").append(1, kDigits[byte / 16]).append(1, kDigits[byte % 16]);
+        rules.append("\\u00").append(1, kDigits[byte / 16]).append(1, kDigits[byte % 16]);
         continue;
       }
       if (c == '"' || c == '\\') rules.append("\\");

@@ -32,6 +32,19 @@ void* Open(const std::string& name) {
   return handle;
 }
 
+// A program with a static C++ run-time library exports what its shared libraries use of it, and so
+// does the engine: it would throw with one library and unwind with another, which ends the program.
+void CheckRuntime(const std::string& file) {
+  const void* symbol = dlsym(RTLD_DEFAULT, "__cxa_throw");
+  Dl_info info = {};
+  if (symbol == nullptr || dladdr(symbol, &info) == 0) return;
+  const std::string_view owner = info.dli_fname;
+  if (owner.find("libstdc++") != owner.npos || owner.find("libc++") != owner.npos) return;
+  ThrowMissing(file,
+               "this program exports parts of a static C++ run-time library; link it without "
+               "-static-libstdc++");
+}
+
 template <typename F>
 F* Symbol(void* handle, const std::string& file, const char* name) {
   void* symbol = dlsym(handle, name);
@@ -74,6 +87,7 @@ std::string_view Value::String() const {
 
 LibraryImpl::LibraryImpl(const std::string& tvm_ffi, const std::string& xgrammar)
     : path_(xgrammar) {
+  CheckRuntime(xgrammar);
   void* ffi = nullptr;
   {
     const KeptSignalAction kept(SIGSEGV);

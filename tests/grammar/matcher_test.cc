@@ -5,7 +5,6 @@
 #include <set>
 
 #include "tests/grammar/grammar_fixture.h"
-#include "tests/support/counting_allocator.h"
 
 namespace sluice {
 namespace {
@@ -218,19 +217,6 @@ TEST(GrammarMask, LeavesOutPadding) {
   EXPECT_TRUE(Allows(words, 5));
   for (auto t = static_cast<int32_t>(tokens.size()); t < kVocab; ++t)
     EXPECT_FALSE(Allows(words, t));
-}
-
-TEST(GrammarMatcherTest, AllocatesNothingHere) {
-  SLUICE_NEEDS_GRAMMAR(library);
-  SmallCompiler small(*library);
-  GrammarMatcher matcher(small.compiler.Compile(GrammarKind::kJsonObject, ""));
-  std::vector<int32_t> words(static_cast<size_t>(small.vocab() + 31) / 32);
-  const int64_t before = AllocationCount();
-  matcher.FillMask(words);
-  matcher.Accept('{' - ' ' + 1);
-  matcher.IsTerminated();
-  matcher.Rollback(1);
-  EXPECT_EQ(AllocationCount(), before);
 }
 
 }  // namespace

@@ -80,9 +80,9 @@ TEST(SampledJson, OfRandomLogitsParses) {
       sampler.Step(
           {.logits = {logits.data(), 1, vocab, vocab, DType::kF32}, .requests = {&step, 1}},
           {.tokens = {&result, 1}, .emitted = {&emitted, 1}});
-      ASSERT_TRUE(matcher.Accept(result.token));  // a masked draw is one that may come
+      ASSERT_TRUE(matcher.Accept(result.id));  // a masked draw is one that may come
       if (matcher.IsTerminated()) break;
-      tokens.push_back(result.token);
+      tokens.push_back(result.id);
     }
     // [structured_output_loop]
     const std::string text = model.tokenizer().Decode(tokens);
