@@ -19,7 +19,7 @@ if(TARGET sluice_text)
   set(SLUICE_TEXT ON)
 endif()
 set(model_targets)
-foreach(target IN ITEMS sluice_model sluice_engine sluice_link sluice_json sluice_server
+foreach(target IN ITEMS sluice_grammar sluice_model sluice_engine sluice_link sluice_json sluice_server
                      sluice_default_model)
   if(TARGET ${target})
     list(APPEND model_targets ${target})

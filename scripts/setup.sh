@@ -173,6 +173,18 @@ python_clients() {
     say "no openai and httpx, so the tests of the server with them are skipped"
 }
 
+# The grammar engine, without what its Python package depends on (torch among it): the tests open its
+# libraries. These versions are those that docs/structured-output.md names.
+python_grammars() {
+  local venv=build/python-venv packages=(xgrammar==0.2.8 apache-tvm-ffi==0.1.15.post2)
+  if [[ ! -x "$venv/bin/pip" ]] || "$venv/bin/pip" show -q "${packages[@]%%=*}" 2>/dev/null; then
+    return 0
+  fi
+  say "installing into $venv with pip: ${packages[*]}"
+  "$venv/bin/pip" install -q --no-deps --only-binary :all: "${packages[@]}" </dev/null >&2 ||
+    say "no xgrammar, so the tests of grammars are skipped"
+}
+
 # What the tests of the plug-ins run inside: transformers, and wheels of engines, which are read and
 # not installed. These versions are those that docs/plugins/ names.
 plugin_environment() {
@@ -230,6 +242,7 @@ for group in "$@"; do
     python)
       python_environment
       python_clients
+      python_grammars
       ;;
     plugins) plugin_environment ;;
     vllm) vllm_environment ;;

@@ -16,12 +16,15 @@ LEVELS = [
     ["server"],
     ["link"],
     ["engine"],
+    ["grammar"],
     ["model", "sampler", "text", "parallel", "json", "topk"],
     ["head", "adjust", "select", "draw"],
     ["cuda"],
     ["support"],
     ["semantics"],
 ]
+# Of a folder that is above several levels and uses few of their folders.
+ONLY = {"grammar": {"text", "support", "semantics"}}
 LEVEL_OF = {folder: level for level, folders in enumerate(LEVELS) for folder in folders}
 # Research may use every stage. The command and the Python package offer it by name, bench/ and
 # tests/, which this test does not read, measure and test it; nothing else includes it.
@@ -83,6 +86,8 @@ def rule_broken(source: str, target, bracket: str, include: str):
         return f"upwards: {target} is above {source}"
     if LEVEL_OF[target] == LEVEL_OF[source]:
         return f"sideways: {target} and {source} are on one level"
+    if source in ONLY and target not in ONLY[source]:
+        return f"{source} includes {', '.join(sorted(ONLY[source]))} only"
     return None
 
 

@@ -47,6 +47,12 @@ class Layering(unittest.TestCase):
         self.assert_one({"src/draw/draw.cc": '#include "../select/core.h"\n',
                          "src/select/core.h": ""}, "sideways")
 
+    def test_grammar_includes_text_and_support_only(self):
+        self.assertEqual([], self.offences(
+            {"src/grammar/a.cc": '#include "text/utf8.h"\n#include "support/check.h"\n'}))
+        self.assert_one({"src/grammar/a.cc": '#include "sampler/plan.h"\n'}, "text only")
+        self.assert_one({"src/text/a.cc": '#include "grammar/reason.h"\n'}, "upwards")
+
     def test_no_product_folder_includes_research(self):
         for folder in ("src/select", "src/server", "src/capi", "examples/cpp"):
             self.assert_one({f"{folder}/a.cc": '#include "research/qrita/qrita.h"\n'}, "research")

@@ -1,0 +1,307 @@
+#include <algorithm>
+#include <limits>
+
+#include "grammar/compiled.h"
+#include "grammar/compiled_cache.h"
+#include "grammar/reason.h"
+#include "grammar/schema_check.h"
+#include "sluice/grammar.hpp"
+#include "support/check.h"
+#include "text/tokenizer_impl.h"
+#include "text/utf8.h"
+
+namespace sluice {
+namespace grammar {
+namespace {
+
+constexpr std::string_view kAnyObject = R"({"type":"object","additionalProperties":true})";
+
+abi::Any Bytes(const abi::ByteArray& bytes) {
+  abi::Any any = {abi::kByteArrayPtr, 0, {}};
+  any.pointer = const_cast<abi::ByteArray*>(&bytes);
+  return any;
+}
+
+// In the rules of strings of a bounded length; whether there were any.
+bool EscapeControls(std::string& rules) {
+  constexpr std::string_view kAllowing = R"(_characters ::= (([^\"\\\r\n])))";
+  constexpr std::string_view kRefusing = R"(_characters ::= (([^\0-\x1f\"\\])))";
+  size_t at = rules.find(kAllowing);
+  const bool has = at != std::string::npos;
+  for (; at != std::string::npos; at = rules.find(kAllowing, at + kRefusing.size())) {
+    rules.replace(at, kAllowing.size(), kRefusing);
+  }
+  return has;
+}
+
+void CheckText(std::string_view parameter, std::string_view text, const GrammarLimits& limits) {
+  const auto most = static_cast<int64_t>(limits.text_bytes);
+  if (text.size() > limits.text_bytes) {
+    ThrowInvalid(std::string(parameter) + ".size()", ToText(static_cast<int64_t>(text.size())),
+                 RangeText(0, most));
+  }
+  if (!text::IsUtf8(text) || text.find('\0') != std::string_view::npos) {
+    ThrowInvalid(parameter, "a text", "UTF-8 without a NUL");
+  }
+}
+
+}  // namespace
+
+class CompilerImpl {
+ public:
+  CompilerImpl(std::shared_ptr<const LibraryImpl> library, std::span<const std::string_view> tokens,
+               std::span<const int32_t> stop_tokens, int32_t vocab, const GrammarLimits& limits)
+      : library_(std::move(library)), limits_(limits), cache_(limits.cache_bytes) {
+    CheckInRange("vocab", vocab, 1, kMaxVocab);
+    CheckInRange("limits.nesting", limits.nesting, 1, 256);
+    if (stop_tokens.empty()) ThrowInvalid("stop_tokens.size()", "0", "at least 1");
+    for (const int32_t token : stop_tokens) CheckInRange("stop_tokens", token, 0, vocab - 1);
+    tokens = tokens.first(std::min(tokens.size(), static_cast<size_t>(vocab)));
+    TokenSet set = {std::vector<bool>(static_cast<size_t>(vocab))};
+    for (size_t i = 0; i < tokens.size(); ++i) set.may_come[i] = !tokens[i].empty();
+    for (const int32_t token : stop_tokens) set.may_come[static_cast<size_t>(token)] = true;
+    tokens_ = std::make_shared<const TokenSet>(std::move(set));
+    MakeCompiler(tokens, stop_tokens, vocab);
+  }
+
+  std::shared_ptr<const Compiled> Compile(GrammarKind kind, std::string_view text,
+                                          const GrammarOptions& options) {
+    CheckInRange("max_whitespace", options.max_whitespace, 0, 1024);
+    CheckText(Name(kind), text, limits_);
+    const std::string key = Key(kind, text, options);
+    if (auto found = cache_.Find(key)) return found;
+    auto compiled = std::make_shared<const Compiled>(Make(kind, text, options));
+    cache_.Add(key, compiled);
+    return compiled;
+  }
+
+  bool IsCached(GrammarKind kind, std::string_view text, const GrammarOptions& options) const {
+    return text.size() <= limits_.text_bytes && cache_.Has(Key(kind, text, options));
+  }
+  size_t cached_bytes() const { return cache_.bytes(); }
+
+ private:
+  static std::string Key(GrammarKind kind, std::string_view text, const GrammarOptions& options) {
+    std::string key = std::to_string(static_cast<int>(kind));
+    key.append(options.strict ? " strict " : " ");
+    return key.append(std::to_string(options.max_whitespace)).append(" ").append(text);
+  }
+
+  void MakeCompiler(std::span<const std::string_view> tokens, std::span<const int32_t> stop_tokens,
+                    int32_t vocab) {
+    std::vector<abi::ByteArray> bytes;
+    bytes.reserve(tokens.size());
+    std::vector<abi::Any> args;
+    args.reserve(tokens.size());
+    for (const std::string_view token : tokens) {
+      bytes.push_back({token.data(), token.size()});
+      args.push_back(Bytes(bytes.back()));
+    }
+    const auto& f = library_->functions();
+    try {
+      const Value texts = library_->Call(f.array, args);
+      args.clear();
+      for (const int32_t token : stop_tokens) args.push_back(Int(token));
+      const Value stops = library_->Call(f.array, args);
+      vocabulary_ = library_->Call(f.new_vocabulary,
+                                   {texts.any(), Int(0), Int(vocab), stops.any(), Bool(false)});
+      // One thread, which is the caller's, and no cache: the one here has a bound.
+      compiler_ = library_->Call(f.new_compiler, {vocabulary_.any(), Int(1), Bool(false), Int(-1)});
+    } catch (const CallError& error) {
+      ThrowInvalid("tokenizer", "a vocabulary", CleanReason(error.what()));
+    }
+  }
+
+  Compiled Make(GrammarKind kind, std::string_view text, const GrammarOptions& options) const {
+    Check(kind, text);
+    try {
+      Value handle = Run(kind, text, options);
+      const int64_t bytes =
+          library_->Call(library_->functions().compiled_bytes, {handle.any()}).Integer();
+      CheckBytes(kind, text, "it takes", static_cast<size_t>(bytes), limits_.compiled_bytes);
+      return {library_, tokens_, std::move(handle), static_cast<size_t>(bytes)};
+    } catch (const CallError& error) {
+      ThrowInvalid(Name(kind), Excerpt(text), CleanReason(error.what()));
+    }
+  }
+
+  // What the engine would ignore or print a warning for, and what grows without a bound.
+  void Check(GrammarKind kind, std::string_view text) const {
+    const std::string_view name = Name(kind);
+    switch (kind) {
+      case GrammarKind::kJsonSchema:
+        return CheckSchema(name, text, limits_.nesting);
+      case GrammarKind::kJsonObject:
+        if (!text.empty()) ThrowInvalid(name, Excerpt(text), "no text");
+        return;
+      case GrammarKind::kRegex:
+        return CheckRegex(name, "", text);
+      case GrammarKind::kStructuralTag:
+        return CheckTagSchemas(name, text, limits_.nesting);
+      default:
+        return;
+    }
+  }
+
+  static void CheckBytes(GrammarKind kind, std::string_view text, std::string_view what,
+                         size_t bytes, size_t most) {
+    if (bytes <= most) return;
+    ThrowInvalid(Name(kind), Excerpt(text),
+                 "a smaller grammar: " + std::string(what) + " " +
+                     ToText(static_cast<int64_t>(bytes)) + " bytes, at most " +
+                     ToText(static_cast<int64_t>(most)) + " are allowed");
+  }
+
+  // First the rules, which is quick: the masks take time for every one of them.
+  Value Run(GrammarKind kind, std::string_view text, const GrammarOptions& options) const {
+    const auto& f = library_->functions();
+    const abi::Any self = compiler_.any();
+    const Value string = library_->String(kind == GrammarKind::kJsonObject ? kAnyObject : text);
+    const abi::Any source = string.any();
+    const auto check_rules = [&](const Value& rules) {
+      const Value written = library_->Call(f.rules_text, {rules.any()});
+      CheckBytes(kind, text, "its rules take", written.String().size(), limits_.rules_bytes);
+      return std::string(written.String());
+    };
+    switch (kind) {
+      case GrammarKind::kJsonSchema:
+      case GrammarKind::kJsonObject: {
+        const bool spaces = options.max_whitespace > 0;
+        const Value comma = library_->String(",");
+        const Value colon = library_->String(":");
+        const Value separators = library_->Call(f.array, {comma.any(), colon.any()});
+        const abi::Any apart = spaces ? None() : separators.any();
+        const abi::Any most = spaces ? Int(options.max_whitespace) : None();
+        const abi::Any strict = Bool(options.strict);
+        std::string rules = check_rules(library_->Call(
+            f.json_schema_rules,
+            {source, Bool(spaces), None(), apart, strict, most, Bool(false), Bool(false)}));
+        // A rule of the engine's own allows control characters, which JSON does not.
+        if (EscapeControls(rules)) {
+          const Value edited = library_->String(rules);
+          const Value root = library_->String("root");
+          return library_->Call(f.compile_ebnf, {self, edited.any(), root.any()});
+        }
+        return library_->Call(f.compile_json_schema, {self, source, Bool(spaces), None(), apart,
+                                                      strict, most, Bool(false)});
+      }
+      case GrammarKind::kRegex:
+        check_rules(library_->Call(f.regex_rules, {source, Bool(false)}));
+        return library_->Call(f.compile_regex, {self, source});
+      case GrammarKind::kEbnf: {
+        const Value root = library_->String("root");
+        check_rules(library_->Call(f.ebnf_rules, {source, root.any()}));
+        return library_->Call(f.compile_ebnf, {self, source, root.any()});
+      }
+      case GrammarKind::kLark: {
+        const Value none = library_->Call(f.array, std::span<abi::Any>());
+        check_rules(
+            library_->Call(f.lark_rules, {source, vocabulary_.any(), none.any(), none.any()}));
+        return library_->Call(f.compile_lark, {self, source, none.any(), none.any()});
+      }
+      case GrammarKind::kStructuralTag:
+        check_rules(library_->Call(f.tag_rules, {source}));
+        return library_->Call(f.compile_tag, {self, source});
+    }
+    ThrowInvalid("kind", ToText(static_cast<int64_t>(kind)), "a kind of grammar");
+  }
+
+  std::shared_ptr<const LibraryImpl> library_;
+  std::shared_ptr<const TokenSet> tokens_;
+  GrammarLimits limits_;
+  Value vocabulary_;
+  Value compiler_;
+  CompiledCache cache_;
+};
+
+}  // namespace grammar
+
+namespace {
+
+// The bytes of tokens whose text does not depend on where they are.
+std::vector<std::string_view> Pieces(const text::Vocabulary& vocabulary) {
+  std::vector<std::string_view> pieces(static_cast<size_t>(vocabulary.size()));
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    if (!vocabulary.IsKnown(id) || (vocabulary.Flags(id) & text::kSpecialToken)) continue;
+    const text::TokenEntry& piece = vocabulary.Piece(id);
+    if (piece.flags & text::kWordEnd) {
+      ThrowInvalid("tokenizer", "a tokenizer whose tokens have another text at the end",
+                   "one whose tokens have one text each");
+    }
+    pieces[static_cast<size_t>(id)] = vocabulary.Bytes(piece);
+  }
+  return pieces;
+}
+
+}  // namespace
+
+std::string_view Name(GrammarKind kind) {
+  switch (kind) {
+    case GrammarKind::kJsonSchema:
+      return "json_schema";
+    case GrammarKind::kJsonObject:
+      return "json_object";
+    case GrammarKind::kRegex:
+      return "regex";
+    case GrammarKind::kEbnf:
+      return "grammar";
+    case GrammarKind::kLark:
+      return "lark";
+    case GrammarKind::kStructuralTag:
+      return "structural_tag";
+  }
+  return "grammar";
+}
+
+std::string ChoiceGrammar(std::span<const std::string> choices) {
+  if (choices.empty()) ThrowInvalid("choice.size()", "0", "at least 1");
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string rules = "root ::= ";
+  for (const std::string& choice : choices) {
+    rules.append(&choice == choices.data() ? "\"" : " | \"");
+    for (const char c : choice) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (byte < ' ') {
+        rules.append("\\u00").append(1, kDigits[byte / 16]).append(1, kDigits[byte % 16]);
+        continue;
+      }
+      if (c == '"' || c == '\\') rules.append("\\");
+      rules.append(1, c);
+    }
+    rules.append("\"");
+  }
+  return rules;
+}
+
+size_t Grammar::bytes() const { return compiled_->bytes; }
+int32_t Grammar::vocab() const { return compiled_->vocab(); }
+
+GrammarCompiler::GrammarCompiler(const GrammarLibrary& library, const Tokenizer& tokenizer,
+                                 std::span<const int32_t> stop_tokens, int32_t vocab,
+                                 const GrammarLimits& limits)
+    : GrammarCompiler(library, Pieces(tokenizer.impl().vocabulary()), stop_tokens, vocab, limits) {}
+
+GrammarCompiler::GrammarCompiler(const GrammarLibrary& library,
+                                 std::span<const std::string_view> tokens,
+                                 std::span<const int32_t> stop_tokens, int32_t vocab,
+                                 const GrammarLimits& limits)
+    : impl_(std::make_unique<grammar::CompilerImpl>(library.impl_, tokens, stop_tokens, vocab,
+                                                    limits)) {}
+
+GrammarCompiler::~GrammarCompiler() = default;
+GrammarCompiler::GrammarCompiler(GrammarCompiler&&) noexcept = default;
+GrammarCompiler& GrammarCompiler::operator=(GrammarCompiler&&) noexcept = default;
+
+Grammar GrammarCompiler::Compile(GrammarKind kind, std::string_view text,
+                                 const GrammarOptions& options) {
+  return Grammar(impl_->Compile(kind, text, options));
+}
+
+bool GrammarCompiler::IsCached(GrammarKind kind, std::string_view text,
+                               const GrammarOptions& options) const {
+  return impl_->IsCached(kind, text, options);
+}
+
+size_t GrammarCompiler::cached_bytes() const { return impl_->cached_bytes(); }
+
+}  // namespace sluice
