@@ -3,7 +3,7 @@
 
     wheel.py build ROOT WORK PACKAGE     builds the wheel and the environment below WORK
     wheel.py pytest ROOT WORK PACKAGE    runs the tests of the package on PACKAGE, that of a build
-    wheel.py sample ROOT WORK PACKAGE    runs the examples in the environment
+    wheel.py sample ROOT WORK PACKAGE    runs the examples there, and the tests of what is installed
     wheel.py plugins ROOT WORK PACKAGE   runs the tests inside other engines, where their packages are
     wheel.py vllm ROOT WORK PACKAGE      runs the plug-in in a whole vLLM, where one for a CPU is
 
@@ -146,6 +146,9 @@ def main():
         {"plugins": plugins, "vllm": vllm}[what](root, work)
         return
     python = work / "venv" / "bin" / "python"
+    # What an installed package alone has: entry points.
+    must(python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider",
+         root / "tests/python/test_plugins.py", cwd=work)
     for name in ("sample", "numpy_rows", "certified_head"):
         must(python, root / f"examples/python/{name}.py", cwd=work)
     has_engine = "import sluice, sys; sys.exit(not hasattr(sluice, 'EngineClient'))"
