@@ -91,10 +91,10 @@ class TileEndsCuda : public HeadOnDevice {
     cuda::LaunchEncode(call_, nullptr);
     cuda::LaunchScore(call_, nullptr);
     Require(cudaDeviceSynchronize());
-    const auto progress = Read(call_.memory.progress, count);
+    const auto rows = Read(call_.memory.progress, count);
     int64_t compared = 0;
     for (int64_t r = 0; r < count; ++r) {
-      const cuda::RowProgress& progress = progress[static_cast<size_t>(r)];
+      const cuda::RowProgress& progress = rows[static_cast<size_t>(r)];
       const bool is_asked = progress.way == cuda::RowProgress::Way::kPlanes ||
                             progress.way == cuda::RowProgress::Way::kAllowed;
       // An infinite state has no intervals: where few tokens are allowed, all of them are computed.

@@ -48,7 +48,9 @@ TEST(TokenizeRequest, NamesWhatIsWrong) {
       {"[]", "", "no object", "json_parse_error"},
       {"{\"prompt\":\"\xff\"}", "", "malformed", "json_parse_error"},
   };
-  for (const test::BadBody& bad : cases) test::ExpectRefused(bad, ParseTokenizeRequest);
+  for (const test::BadBody& bad : cases) {
+    test::ExpectRefused(bad, [](std::string_view body) { ParseTokenizeRequest(body); });
+  }
 }
 
 TEST(DetokenizeRequest, IsAListOfIds) {
@@ -62,7 +64,9 @@ TEST(DetokenizeRequest, IsAListOfIds) {
       {R"({"tokens":[-1]})", "tokens", "whole number"},
       {R"({"tokens":[2147483648]})", "tokens", "whole number"},
   };
-  for (const test::BadBody& bad : cases) test::ExpectRefused(bad, ParseDetokenizeRequest);
+  for (const test::BadBody& bad : cases) {
+    test::ExpectRefused(bad, [](std::string_view body) { ParseDetokenizeRequest(body); });
+  }
 }
 
 TEST(TokenizeBody, HasIdsAndHowTheyAreSpelled) {
