@@ -195,8 +195,8 @@ constexpr const char* kStepFromHeadDoc =
 
 Row i of ``hidden`` is that of ``requests[i]``, a handle of ``add``, each once a step. The ids and
 statuses are those of ``dense_head`` and ``step``: penalties, bias, masks, bad words and min_tokens are
-heeded, as is ``bitmask`` on top. Processors and log-probabilities need all logits: a request whose
-processors would run, or that wants log-probabilities, is refused. ``with_cuts=True`` as for
+heeded, as is ``bitmask`` on top. Processors and log-probabilities need all logits: a request with
+processors that would run, or with log-probabilities, is refused. ``with_cuts=True`` as for
 ``CertifiedHead.sample``. Backend and threads are the call's own.
 
     >>> head = sluice.CertifiedHead(np.eye(3, dtype=np.float32))

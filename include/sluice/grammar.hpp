@@ -98,7 +98,7 @@ class GrammarCompiler {
   GrammarCompiler(const GrammarLibrary& library, const Tokenizer& tokenizer,
                   std::span<const int32_t> stop_tokens, int32_t vocab,
                   const GrammarLimits& limits = {});
-  // The same for tokens as bytes; an empty one is never allowed.
+  // For tokens as bytes; an empty one is never allowed.
   GrammarCompiler(const GrammarLibrary& library, std::span<const std::string_view> tokens,
                   std::span<const int32_t> stop_tokens, int32_t vocab,
                   const GrammarLimits& limits = {});

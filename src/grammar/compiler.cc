@@ -218,15 +218,15 @@ class CompilerImpl {
 
 namespace {
 
-// The bytes of tokens whose text does not depend on where they are.
+// The bytes of tokens with a text that does not depend on their place.
 std::vector<std::string_view> Pieces(const text::Vocabulary& vocabulary) {
   std::vector<std::string_view> pieces(static_cast<size_t>(vocabulary.size()));
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     if (!vocabulary.IsKnown(id) || (vocabulary.Flags(id) & text::kSpecialToken)) continue;
     const text::TokenEntry& piece = vocabulary.Piece(id);
     if (piece.flags & text::kWordEnd) {
-      ThrowInvalid("tokenizer", "a tokenizer whose tokens have another text at the end",
-                   "one whose tokens have one text each");
+      ThrowInvalid("tokenizer", "one with tokens that have another text at the end",
+                   "one with a single text for each token");
     }
     pieces[static_cast<size_t>(id)] = vocabulary.Bytes(piece);
   }

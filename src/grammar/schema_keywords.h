@@ -13,7 +13,7 @@ enum class Keyword : uint8_t {
   kAnnotation,   // constrains nothing
   kSchema,       // a schema
   kSchemaMap,    // an object of schemas
-  kDefinitions,  // the same, for $ref
+  kDefinitions,  // an object of schemas, for $ref
   kSchemaList,   // a list of schemas
   kWhole,        // stands for all of the schema: the engine ignores what is next to it
   kUnion,        // likewise, a list of schemas

@@ -35,7 +35,7 @@ void CheckStepRequest(const StepRequest& request, DraftMode mode, int64_t vocab,
   const LogitsView& logits = request.draft_model.logits;
   if (probabilities.data != nullptr) {
     if (logits.data != nullptr) {
-      ThrowInvalid("draft_probabilities", "given beside draft_model", "at most one of the two");
+      ThrowInvalid("draft_probabilities", "given with draft_model", "at most one of the two");
     }
     CheckMatrix("draft_probabilities", "columns", probabilities, kMaxVocab, device);
     CheckDType("draft_probabilities", probabilities.dtype, DType::kF32);
