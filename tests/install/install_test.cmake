@@ -1,4 +1,4 @@
-# Run by ctest, see CMakeLists.txt beside it: installs `build` below `work`, then builds and runs
+# Run by ctest, see CMakeLists.txt in this folder: installs `build` below `work`, then builds and runs
 # `consumer` against what was installed and nothing else. `way` is find_package or pkg_config,
 # `component` core, text, engine, link, server or research (C++), c or c_static.
 set(prefix ${work}/prefix)
@@ -11,12 +11,12 @@ file(REMOVE_RECURSE ${work})
 run(${CMAKE_COMMAND} --install ${build} --config ${config} --prefix ${prefix})
 
 # Research is installed by its name only.
-file(GLOB_RECURSE research RELATIVE ${prefix} ${prefix}/*)
-list(FILTER research INCLUDE REGEX research)
-if(research)
-  message(FATAL_ERROR "installed without its name: ${research}")
+file(GLOB_RECURSE installed RELATIVE ${prefix} ${prefix}/*)
+list(FILTER installed INCLUDE REGEX research)
+if(installed)
+  message(FATAL_ERROR "installed without its name: ${installed}")
 endif()
-if(component STREQUAL research)
+if(component STREQUAL "research")
   run(${CMAKE_COMMAND} --install ${build} --config ${config} --prefix ${prefix}
       --component research)
 endif()
