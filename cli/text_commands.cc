@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -15,8 +16,19 @@
 namespace sluice::cli {
 namespace {
 
+// Of a model's folder its tokenizer; any other path is a file itself.
+std::string FileOf(const std::string& path) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    const std::filesystem::path file = std::filesystem::path(path) / name;
+    std::error_code error;
+    if (std::filesystem::is_regular_file(file, error)) return file.string();
+  }
+  return path;
+}
+
 Tokenizer Load(const TokenizerFile& file) {
-  CheckIsFile(file.path);
+  const std::string path = FileOf(file.path);
+  CheckIsFile(path);
   std::vector<SpecialToken> special;
   for (const std::string& given : file.special_tokens) {
     const size_t sign = given.rfind('=');
@@ -29,7 +41,7 @@ Tokenizer Load(const TokenizerFile& file) {
     }
     special.push_back({std::string_view(given).substr(0, sign), id});
   }
-  return Tokenizer::FromFile(file.path,
+  return Tokenizer::FromFile(path,
                              {.decoder = TokenDecoderByName(file.decoder),
                               .tiktoken = {.pattern = file.pattern, .special_tokens = special}});
 }
@@ -62,8 +74,10 @@ std::vector<int32_t> IdsOf(std::string_view text) {
 template <typename Given>
 void AddCommon(CLI::App& command, TokenizerFile& file, const char* name, Given& given,
                const char* help, std::string& input, bool& as_json) {
-  command.add_option("TOKENIZER", file.path, "a tokenizer.json, tokenizer.model or *.tiktoken")
-      ->type_name("FILE")
+  command
+      .add_option("TOKENIZER", file.path,
+                  "a tokenizer.json, tokenizer.model or *.tiktoken, or a folder with one")
+      ->type_name("PATH")
       ->required();
   CLI::Option* const in_words = command.add_option(name, given, help)->type_name(name);
   command.add_option("--input", input, "read this file; - is standard input")

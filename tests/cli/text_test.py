@@ -45,6 +45,14 @@ class Text(unittest.TestCase):
         both = run("tokenize", TOKENIZER, TEXT, "--input", "-", text=TEXT)
         self.assertEqual((both.returncode, both.stdout), (2, b""))
 
+    def test_a_folder_stands_for_its_tokenizer(self):
+        folder = ROOT / "models/default"
+        ids = run("tokenize", str(folder), TEXT)
+        self.assertEqual((ids.returncode, ids.stdout), (0, run("tokenize", str(folder / "tokenizer.json"), TEXT).stdout))
+        self.assertEqual(run("detokenize", str(folder), text=ids.stdout.decode()).stdout.decode(), TEXT)
+        with tempfile.TemporaryDirectory() as empty:
+            self.assertEqual(run("tokenize", empty, "a").stderr.decode(), f"sluice: not a file but a folder: {empty}\n")
+
     def test_special_tokens_are_parsed_and_shown_when_asked_for(self):
         def ids(*flags):
             return run("tokenize", TOKENIZER, *flags, text="<|end|>").stdout.split()
