@@ -220,14 +220,17 @@ TEST(GrammarLibraryTest, SaysWhatIsMissing) {
   for (const char* part : {"libtvm_ffi.so", "libxgrammar_bindings.so", "pip install --no-deps"}) {
     EXPECT_NE(sentence.find(part), std::string::npos) << sentence;
   }
-  // A file that is no library is said to be none.
+  // A file that is no library is said to be none, unless the program itself is refused first: a
+  // sanitizer has a __cxa_throw of its own.
   for (const char* name : {"libtvm_ffi.so", "libxgrammar_bindings.so"}) {
     FILE* file = std::fopen((folder / name).c_str(), "w");
     std::fputs("text", file);
     std::fclose(file);
   }
-  EXPECT_NE(SentenceOf([&] { GrammarLibrary::Load(folder.string()); }).find("too short"),
-            std::string::npos);
+  const std::string refused = SentenceOf([&] { GrammarLibrary::Load(folder.string()); });
+  const char* const reason =
+      refused.find("C++ run-time library") == std::string::npos ? "too short" : "this program";
+  EXPECT_NE(refused.find(reason), std::string::npos) << refused;
   std::filesystem::remove_all(folder);
 }
 
