@@ -39,7 +39,9 @@ bool IsLoopback(const sockaddr& address) {
 // as the listener resolves it, because 127.1, 0:0::1 and ::ffff:127.0.0.1 are loopback addresses
 // too.
 bool IsLoopback(const std::string& host) {
-  const addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+  addrinfo hints = {};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
   addrinfo* first = nullptr;
   if (::getaddrinfo(host.c_str(), nullptr, &hints, &first) != 0) return IsLocalName(Lowered(host));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(first, ::freeaddrinfo);
