@@ -20,7 +20,7 @@ build: ## build everything into build/release
 	cmake --preset release
 	cmake --build --preset release
 
-test: ## install what is missing, then build and run every promise once (10 minutes on two cores)
+test: ## install what is missing, then build the release and test every promise once
 	@scripts/setup.sh build test python
 	@scripts/test.sh test
 
