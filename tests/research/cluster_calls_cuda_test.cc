@@ -31,8 +31,9 @@ TEST_F(ClusterCallsCuda, TheBudgetOfASequenceFollowsItsAnswersAsTheProcessorsDoe
     const std::vector<Answer> answers = device.Ask(hidden, {.k = 5});
     const research::ClusterAnswer expected = search.Ask(Matrix(first), {.k = 5});
     ASSERT_EQ(answers[0].row.path, expected.path) << step;
-    if (step < 8)
+    if (step < 8) {
       EXPECT_EQ(answers[0].row.path == research::ClusterPath::kDense, step >= 2) << step;
+    }
     EXPECT_EQ(device.paces()[0].rows, search.budget_rows()) << step;
     EXPECT_EQ(device.paces()[1].steps, 0);  // it was no question
   }
@@ -105,7 +106,9 @@ TEST_F(ClusterCallsCuda, WhatIsNotFiniteHasNoAnswerAndTouchesNoOtherRow) {
       EXPECT_EQ(answers[r].row.reason == research::ClusterReason::kNone,
                 answers[r].row.path != research::ClusterPath::kDense);
       EXPECT_GT(answers[r].row.count, 0);
-      if (certificate == Certificate::kTopK) EXPECT_TRUE(IsFirst(answers[r], logits[r], 7));
+      if (certificate == Certificate::kTopK) {
+        EXPECT_TRUE(IsFirst(answers[r], logits[r], 7));
+      }
     }
   }
   // One weight of 1e30.
@@ -198,7 +201,7 @@ TEST(ClusterCallsCudaArguments, PartsOfTheWorkspaceLieApart) {
   for (const int64_t rows : {1, 3}) {
     const research::ClusterMemory memory = research::LayOut(clusters, rows, first, &bytes);
     const std::byte* const ends[] = {
-        reinterpret_cast<const std::byte*>(memory.courses + rows),
+        reinterpret_cast<const std::byte*>(memory.progress + rows),
         reinterpret_cast<const std::byte*>(memory.states + rows * memory.state_stride),
         reinterpret_cast<const std::byte*>(memory.bounds + rows * 7),
         reinterpret_cast<const std::byte*>(memory.list + rows * 7),

@@ -39,7 +39,9 @@ inline void ExpectSame(const cuda::DeviceStepResult& actual, const Stepped& expe
   ASSERT_TRUE(SameSequence(actual.ids, ids));
   ASSERT_TRUE(SameSequence(actual.statuses, statuses));
   ASSERT_TRUE(SameSequence(actual.emitted, expected.emitted));
-  if (!actual.cuts.empty()) ASSERT_TRUE(SameSequence(actual.cuts, cuts));
+  if (!actual.cuts.empty()) {
+    ASSERT_TRUE(SameSequence(actual.cuts, cuts));
+  }
   if (!actual.logprobs.empty()) {
     ASSERT_TRUE(SameSequence(actual.logprobs, logprobs));
     ASSERT_TRUE(SameSequence(actual.ranks, ranks));

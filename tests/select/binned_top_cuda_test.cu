@@ -73,7 +73,9 @@ class BinnedTop : public DeviceTest {
           cuts.data());
       Require(cudaGetLastError());
       for (const uint64_t token : last.Get()) EXPECT_EQ(token != 0, is_found);
-      if (is_found) EXPECT_TRUE(SameSequence(cuts.Get(), expected));
+      if (is_found) {
+        EXPECT_TRUE(SameSequence(cuts.Get(), expected));
+      }
     }
   }
 

@@ -102,7 +102,9 @@ TEST_P(CudaTopkCalls, AThresholdIsBelievedExactlyWhenItsCountFitsAndToldWhenItIs
       EXPECT_EQ(answer.work[0].candidates, count);
       const bool is_amid = count >= k + k / 8 && count <= capacity - capacity / 8;
       EXPECT_EQ(IsNone(answer.thresholds[0]), !is_amid);
-      if (is_amid) EXPECT_EQ(answer.thresholds[0], threshold);
+      if (is_amid) {
+        EXPECT_EQ(answer.thresholds[0], threshold);
+      }
     }
   }
 }
@@ -130,7 +132,9 @@ TEST_P(CudaTopkCalls, ACarriedThresholdServesTheNextRows) {
       EXPECT_EQ(answer.work[r].reads, 1);
       EXPECT_EQ(answer.work[r].way, TopkWay::kCandidates);
       ASSERT_FALSE(IsNone(answer.thresholds[r]));
-      if (step > 0) EXPECT_TRUE(SameBits(answer.thresholds[r], thresholds[r]));
+      if (step > 0) {
+        EXPECT_TRUE(SameBits(answer.thresholds[r], thresholds[r]));
+      }
     }
     thresholds = answer.thresholds;
   }

@@ -171,7 +171,9 @@ TEST_P(CudaTopk, PlateausAreDecidedByPlaceAndCounted) {
     const bool is_plateau =
         named.scores == bench::Scores::kConstant || named.scores == bench::Scores::kRelu99;
     EXPECT_EQ(answer.work[0].way, is_plateau ? TopkWay::kPlateau : TopkWay::kCandidates);
-    if (is_plateau) EXPECT_EQ(answer.work[0].reads, 1);
+    if (is_plateau) {
+      EXPECT_EQ(answer.work[0].reads, 1);
+    }
     const TopkPlan by_definition{TopkGuess::kSample, 4, 512, 0};
     const Answer other = OnGpu(on_device.view(), {.k = 2048}, &by_definition);
     EXPECT_EQ(other.work[0].way, TopkWay::kDefinition);
@@ -269,7 +271,9 @@ TEST_P(CudaTopk, AThresholdIsBelievedExactlyWhenItsCountFits) {
         ExpectSame(answer, expected);
         const bool fits = rank >= k && rank <= capacity;
         EXPECT_EQ(answer.work[0].reads, fits ? 1 : 2);
-        if (fits) EXPECT_EQ(answer.work[0].candidates, rank);
+        if (fits) {
+          EXPECT_EQ(answer.work[0].candidates, rank);
+        }
       }
     }
   }
