@@ -16,6 +16,7 @@
 #include "sluice/detokenizer.hpp"
 #include "sluice/error.hpp"
 #include "sluice/generation_end.hpp"
+#include "sluice/grammar.hpp"
 #include "sluice/params.hpp"
 #include "sluice/prompt_logprobs.hpp"
 #include "sluice/status.hpp"
@@ -48,6 +49,15 @@ struct TextOptions {
   friend bool operator==(const TextOptions&, const TextOptions&) = default;
 };
 
+// What the output's tokens have to match; see GrammarCompiler::Compile.
+struct OutputGrammar {
+  GrammarKind kind = GrammarKind::kJsonObject;
+  std::string text = {};
+  GrammarOptions options = {};
+
+  friend bool operator==(const OutputGrammar&, const OutputGrammar&) = default;
+};
+
 // Complete: the parameters have a seed, and the model's end tokens are among the stop tokens, if
 // they shall end the output. So the same request gives the same output again. An engine takes no
 // more entries of logit_bias and allowed_token_ids than the vocabulary has ids; 1024 stop tokens,
@@ -63,6 +73,7 @@ struct EngineRequest {
   std::optional<int32_t> prompt_logprobs = {};
   StopAt stop_at = StopAt::kEngine;
   TextOptions text = {};
+  std::optional<OutputGrammar> grammar = {};
 
   friend bool operator==(const EngineRequest&, const EngineRequest&) = default;
 };

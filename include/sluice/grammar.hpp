@@ -71,6 +71,8 @@ struct GrammarOptions {
   bool strict = true;
   // Of JSON: white space where JSON allows it, at most so many characters in a row. 0: none.
   int32_t max_whitespace = 16;
+
+  friend bool operator==(const GrammarOptions&, const GrammarOptions&) = default;
 };
 
 // Compiled for one vocabulary. Immutable and cheap to copy; it may outlive its compiler.
