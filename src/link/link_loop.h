@@ -14,11 +14,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "link/client_link.h"
+#include "link/frontend/client_link.h"
+#include "link/frontend/router.h"
 #include "link/log_limit.h"
 #include "link/mailbox.h"
-#include "link/router.h"
-#include "link/wire.h"
+#include "link/wire/wire.h"
 #include "sluice/engine_server.hpp"
 
 namespace sluice::link {

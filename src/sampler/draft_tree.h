@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "semantics/draft.h"
+#include "semantics/draw/draft.h"
 #include "sluice/sampler.hpp"
 #include "support/check.h"
 

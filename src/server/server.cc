@@ -9,11 +9,11 @@
 #include <thread>
 #include <utility>
 
-#include "server/encode_pool.h"
+#include "server/admission/encode_pool.h"
 #include "server/loop.h"
 #include "server/server_options.h"
 #include "server/server_state.h"
-#include "text/utf8.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice {
 namespace {

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "support/check.h"
+#include "text/normalize/utf8.h"
 #include "text/plain_step.h"
-#include "text/tokenizer_impl.h"
-#include "text/utf8.h"
+#include "text/tokenizer/tokenizer_impl.h"
 
 namespace sluice {
 

@@ -3,7 +3,7 @@
 
 #include "cuda/team.cuh"
 #include "draw/step_logprobs.h"
-#include "semantics/logprob.h"
+#include "semantics/draw/logprob.h"
 
 namespace sluice::cuda {
 

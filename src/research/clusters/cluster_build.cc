@@ -11,7 +11,7 @@
 #include "head/certified/plane_hash.h"
 #include "research/clusters/cluster_file.h"
 #include "research/clusters/kmeans_cpu.h"
-#include "semantics/philox.h"
+#include "semantics/draw/philox.h"
 #include "semantics/widen.h"
 #include "support/check.h"
 #include "support/rows.h"

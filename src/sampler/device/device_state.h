@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "semantics/penalties.h"
+#include "semantics/adjust/penalties.h"
 #include "sluice/cut.hpp"
 #include "sluice/params.hpp"
 #include "sluice/tensor.hpp"

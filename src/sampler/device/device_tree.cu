@@ -1,5 +1,5 @@
 // Trees of drafts: rejection sampling of the siblings of a node by the definition of
-// semantics/draft.h, which path of a tree stands, and the rows of that path moved together.
+// semantics/draw/draft.h, which path of a tree stands, and the rows of that path moved together.
 #include "cuda/cuda_check.h"
 #include "sampler/device/device_drafts.cuh"
 #include "semantics/temperature.h"

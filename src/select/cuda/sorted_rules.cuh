@@ -5,10 +5,10 @@
 #include "cuda/cut_ids.cuh"
 #include "select/cuda/prune_top.cuh"
 #include "select/cuda/typical_bound.cuh"
-#include "semantics/min_p.h"
-#include "semantics/noise.h"
-#include "semantics/top_p.h"
-#include "semantics/xtc.h"
+#include "semantics/draw/noise.h"
+#include "semantics/filters/min_p.h"
+#include "semantics/filters/top_p.h"
+#include "semantics/filters/xtc.h"
 #include "sluice/cut.hpp"
 
 namespace sluice::cuda {

@@ -22,7 +22,7 @@
 #include "head/certified/cuda/survivor_budget.h"
 #include "head/certified/planes.h"
 #include "head/cuda/project_launch.h"
-#include "semantics/filter_class.h"
+#include "semantics/filters/filter_class.h"
 #include "semantics/host_device.h"
 #include "sluice/cuda/head.hpp"
 

@@ -4,7 +4,7 @@
 #include "cuda/row_slice.cuh"
 #include "head/certified/cuda/row_progress.cuh"
 #include "head/certified/quantise.h"
-#include "semantics/noise.h"
+#include "semantics/draw/noise.h"
 #include "semantics/validate.h"
 #include "semantics/widen.h"
 

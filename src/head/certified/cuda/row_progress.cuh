@@ -6,7 +6,7 @@
 #include "cuda/ptx.cuh"
 #include "cuda/team.cuh"
 #include "head/certified/cuda/certified_kernels.h"
-#include "semantics/mask.h"
+#include "semantics/adjust/mask.h"
 #include "semantics/order.h"
 
 namespace sluice::cuda {

@@ -4,7 +4,7 @@
 #include "head/certified/cuda/branchless_sqrt.cuh"
 #include "head/certified/cuda/row_progress.cuh"
 #include "head/certified/cuda/row_threshold.cuh"
-#include "semantics/noise.h"
+#include "semantics/draw/noise.h"
 
 namespace sluice::cuda {
 

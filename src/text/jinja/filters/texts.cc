@@ -3,7 +3,7 @@
 
 #include "text/jinja/arguments.h"
 #include "text/jinja/filters/filters.h"
-#include "text/jinja/format.h"
+#include "text/jinja/format/format.h"
 #include "text/jinja/methods/methods.h"
 #include "text/jinja/strings.h"
 
