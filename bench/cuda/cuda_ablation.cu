@@ -143,8 +143,8 @@ void Ablation(DeviceReport& report, int64_t vocab, int64_t batch, const HostRows
   }
 
   // What reads a Cut, and a result.
-  const SelectParams asked{.top_k = 50, .top_p = 0.9f};
-  const DeviceMemory<SelectParams> params(std::vector<SelectParams>{asked});
+  const SelectParams params_of_row{.top_k = 50, .top_p = 0.9f};
+  const DeviceMemory<SelectParams> params(std::vector<SelectParams>{params_of_row});
   const DeviceMemory<NoiseKey> keys(std::vector<NoiseKey>{{7, 1}});
   const cuda::RowParams row_params{{params.data(), 1}, {keys.data(), 1}};
   const DeviceMemory<TokenResult> results(static_cast<size_t>(batch));
@@ -234,8 +234,8 @@ constexpr size_t kBatch = 128, kCalls = 4;
 // what it has learned from the others in the last.
 void HitRates(DeviceReport& report, int64_t vocab, std::string_view kind, const HostRows& rows) {
   for (const float p : {0.5f, 0.7f, 0.9f, 0.95f}) {
-    const SelectParams asked{.top_p = p};
-    const DeviceMemory<SelectParams> params(std::vector<SelectParams>{asked});
+    const SelectParams params_of_row{.top_p = p};
+    const DeviceMemory<SelectParams> params(std::vector<SelectParams>{params_of_row});
     const DeviceMemory<TruncationTable> table(std::vector<TruncationTable>{{}});
     const DeviceMemory<Cut> cuts(kBatch);
     int wrong = 0;
@@ -254,7 +254,7 @@ void HitRates(DeviceReport& report, int64_t vocab, std::string_view kind, const 
           {cuts.data(), cuts.size()}, nullptr);
       const std::vector<Cut> got = cuts.Get();
       for (const Cut& cut : got) kept += static_cast<double>(cut.count) / (kBatch * kCalls);
-      wrong += WrongCuts(batch, asked, got);
+      wrong += WrongCuts(batch, params_of_row, got);
       hits.push_back(table.Get()[0].hits);
     }
     const HostRows first(rows.begin(), rows.begin() + kBatch);

@@ -189,9 +189,9 @@ class Bench {
 enum class Output { kIds, kCuts, kMask };
 
 // Those with no more blocks than a device has room for twice over.
-std::vector<cuda::TeamShape> TeamsFor(int64_t rows, bool wants_all) {
+std::vector<cuda::TeamShape> TeamsFor(int64_t rows, bool is_all) {
   std::vector<cuda::TeamShape> teams = {cuda::ShapeForRows(rows)};
-  if (!wants_all) return teams;
+  if (!is_all) return teams;
   const cuda::DeviceShape device = cuda::CurrentDeviceShape();
   for (const int blocks : {1, 2, 4, 8}) {
     for (const int threads : {512, 1024}) {
@@ -239,7 +239,7 @@ struct Options {
   Distribution distribution = Distribution::kMid;
   std::vector<int64_t> batches = {1, 8, 32, 128, 256, 512};
   std::vector<std::string> tasks;
-  bool wants_all_teams = false;
+  bool measures_all_teams = false;
 
   explicit Options(ProgramFlags& flags) {
     flags.Number("--vocab", vocab, {64, kMaxVocab}, "tokens of a row");
@@ -247,7 +247,7 @@ struct Options {
     flags.Choice("--distribution", distribution, ByName(kDistributions), "of the logits");
     flags.Number("--batch", batches, {1, 65535}, "rows of a call");
     flags.Names("--task", tasks, NamesOf(Tasks()), "only these");
-    flags.Choice("--teams", wants_all_teams, {{"chosen", false}, {"all", true}},
+    flags.Choice("--teams", measures_all_teams, {{"chosen", false}, {"all", true}},
                  "shapes of the team of a row");
   }
 };
@@ -290,8 +290,8 @@ void Run(const Options& options) {
     Bench bench(options.vocab, options.dtype, rows, options.distribution);
     const Floors floors{bench.ReadFloor(), bench.ReadWriteFloor()};
     for (const Task& task : Tasks()) {
-      if (!IsWanted(options.tasks, task.name)) continue;
-      for (const cuda::TeamShape team : TeamsFor(rows, options.wants_all_teams)) {
+      if (!IsSelected(options.tasks, task.name)) continue;
+      for (const cuda::TeamShape team : TeamsFor(rows, options.measures_all_teams)) {
         const cuda::FixedShape fixed(team);
         Measure(bench, task, options, rows, floors, team, report);
       }

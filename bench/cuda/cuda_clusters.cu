@@ -239,7 +239,7 @@ void Run(const Options& options) {
   DeviceReport report(ThisGpu());
   for (const HeadShape& shape : options.heads) {
     for (const Kind& kind : kKinds) {
-      if (!IsWanted(options.kinds, kind.name)) continue;
+      if (!IsSelected(options.kinds, kind.name)) continue;
       const int64_t clusters =
           options.clusters > 0 ? std::min(options.clusters, shape.vocab) : (shape.vocab + 15) / 16;
       const ClusterBench bench(shape, kind, clusters, pool.parallel());
@@ -247,7 +247,7 @@ void Run(const Options& options) {
       for (const int64_t batch : options.batches) {
         const double dense = bench.Dense(batch);
         for (const Task& task : kTasks) {
-          if (!IsWanted(options.tasks, task.name)) continue;
+          if (!IsSelected(options.tasks, task.name)) continue;
           const Result result = bench.Search(task.question, batch);
           report.Row(
               "{\"bench\": \"cuda\", \"task\": \"clusters-%s\", \"head\": \"%s\", "

@@ -203,7 +203,7 @@ class HeadBench {
     if (device_planes_.kind == CertificateKind::kStrict) {
       auto by_first_plane = [&](int i, cudaStream_t stream) {
         cuda::CertifiedArgs argument = argument_of(i);
-        argument.memory.asked = nullptr;
+        argument.memory.probed = nullptr;
         Draw(argument, params_of(i), ids.data(), stream);
       };
       for (int i = 0; i * batch < kStates; ++i) {
@@ -346,9 +346,9 @@ void Run(const Options& options) {
           std::fprintf(stderr, "    up to %d at once: %.1f us\n", few[n], result.few_us[n]);
         }
       };
-      if (IsWanted(options.tasks, "dense")) print("dense", bench.Dense(batch));
+      if (IsSelected(options.tasks, "dense")) print("dense", bench.Dense(batch));
       for (const Task& task : kTasks) {
-        if (IsWanted(options.tasks, task.name)) print(task.name, bench.Certified(task, batch));
+        if (IsSelected(options.tasks, task.name)) print(task.name, bench.Certified(task, batch));
       }
     }
   }

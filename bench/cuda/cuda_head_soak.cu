@@ -163,9 +163,9 @@ int Run(const Options& options) {
       .rows = {how.data(), batch}};
   cuda::QuestionArgument question = {};
   question.k = 1;
-  const bool has_low_plane = cuda::ArgumentOf(call, question).memory.asked != nullptr;
+  const bool has_low_plane = cuda::ArgumentOf(call, question).memory.probed != nullptr;
   // That every token reaches.
-  const std::vector<cuda::AskedEnds> all_asked(rows, {semantics::OrderKey(-INFINITY), 0, 0});
+  const std::vector<cuda::ProbedEnds> all_probed(rows, {semantics::OrderKey(-INFINITY), 0, 0});
   int64_t dense[kTaskCount] = {};
   const int64_t launches = (options.steps + batch - 1) / batch;
   for (int64_t n = 0; n < launches; ++n) {
@@ -179,8 +179,9 @@ int Run(const Options& options) {
     IntervalsKernel<<<dim3(32, static_cast<unsigned>(batch)), kThreads>>>(
         argument.memory, argument.planes.tiles, vocab, logits.data(), found.data());
     if (has_low_plane) {
-      RequireCuda(cudaMemcpyAsync(argument.memory.asked, all_asked.data(),
-                                  rows * sizeof(cuda::AskedEnds), cudaMemcpyHostToDevice, nullptr));
+      RequireCuda(cudaMemcpyAsync(argument.memory.probed, all_probed.data(),
+                                  rows * sizeof(cuda::ProbedEnds), cudaMemcpyHostToDevice,
+                                  nullptr));
       cuda::LaunchRefine(argument, nullptr);
       IntervalsKernel<<<dim3(32, static_cast<unsigned>(batch)), kThreads>>>(
           argument.memory, argument.planes.tiles, vocab, logits.data(), found_by_both.data());

@@ -248,7 +248,7 @@ void Run(const Options& options) {
     std::fprintf(stderr, "B=%lld floor %.2f us, plain sample %.2f us\n",
                  static_cast<long long>(rows), floor, plain);
     for (const Task& task : kTasks) {
-      if (!IsWanted(options.tasks, task.name)) continue;
+      if (!IsSelected(options.tasks, task.name)) continue;
       const StepBench::StepTimes times = bench.Step(task);
       report.Row(
           "{\"bench\": \"cuda-step\", \"task\": \"%s\", \"backend\": \"cuda\", \"dtype\": "

@@ -58,7 +58,7 @@ DeviceTopkOptions Chosen(const Options& flags) {
   if (flags.guess_flag == Guess::kSecant) options.guess = cuda::TopkGuess::kSecant;
   options.carries_thresholds = flags.guess_flag == Guess::kThreshold;
   for (const NamedScores& named : kScores) {
-    if (IsWanted(flags.names, named.name) || IsWanted(flags.names, "all")) {
+    if (IsSelected(flags.names, named.name) || IsSelected(flags.names, "all")) {
       options.scores.push_back(named);
     }
   }

@@ -108,7 +108,7 @@ std::span<const float> HeadCheck::Add(const MatrixView& hidden) {
   auto answers = answers_.begin();
   for (size_t c = 0; c < certified_.size(); ++c) {
     for (const HeadQuestion& question : HeadQuestions()) {
-      Ask(certified_[c], question, hidden, *answers++);
+      Evaluate(certified_[c], question, hidden, *answers++);
     }
     CheckIntervals(certified_[c], hidden, std::span(intervals_).subspan(2 * c, 2));
   }
@@ -123,8 +123,8 @@ std::span<const float> HeadCheck::Add(const MatrixView& hidden) {
   return logits_;
 }
 
-void HeadCheck::Ask(const CertifiedHead& head, const HeadQuestion& question,
-                    const MatrixView& hidden, HeadAnswers& answers) {
+void HeadCheck::Evaluate(const CertifiedHead& head, const HeadQuestion& question,
+                         const MatrixView& hidden, HeadAnswers& answers) {
   CertifiedStats stats;
   CertifiedRow row;
   const bool is_same = question.first > 0 ? IsDenseTop(head, question.first, hidden, stats, row)

@@ -79,8 +79,8 @@ class HeadCheck {
   void Reset();
 
  private:
-  void Ask(const CertifiedHead& head, const HeadQuestion& question, const MatrixView& hidden,
-           HeadAnswers& answers);
+  void Evaluate(const CertifiedHead& head, const HeadQuestion& question, const MatrixView& hidden,
+                HeadAnswers& answers);
   bool IsDenseToken(const CertifiedHead& head, const HeadQuestion& question,
                     const MatrixView& hidden, CertifiedStats& stats, CertifiedRow& row);
   bool IsDenseTop(const CertifiedHead& head, int32_t k, const MatrixView& hidden,

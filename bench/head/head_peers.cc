@@ -26,12 +26,12 @@ using OnProgress = std::function<void(const std::string&)>;
 
 research::HeadClusters Divided(const DenseHead& head, int64_t count,
                                const HeadPeersOptions& options, const OnProgress& on_progress) {
-  struct Told {
+  struct Progress {
     const OnProgress& on_progress;
     std::string what;
-  } told = {on_progress, "dividing " + std::to_string(head.weight.rows) + " rows into " +
-                             std::to_string(count) + " clusters"};
-  on_progress(told.what);
+  } context = {on_progress, "dividing " + std::to_string(head.weight.rows) + " rows into " +
+                                std::to_string(count) + " clusters"};
+  on_progress(context.what);
   return research::HeadClusters::Build(
       head,
       {.clusters = count,
@@ -39,10 +39,10 @@ research::HeadClusters Divided(const DenseHead& head, int64_t count,
        .bias_leaders = 0,
        .progress =
            [](void* context, double share) {
-             const Told& to = *static_cast<const Told*>(context);
+             const Progress& to = *static_cast<const Progress*>(context);
              to.on_progress(to.what + ", " + std::to_string(std::lround(100.0 * share)) + " %");
            },
-       .progress_context = &told},
+       .progress_context = &context},
       options.parallel);
 }
 
@@ -87,7 +87,8 @@ class HeadPeers {
     token_ = Sampled(logits_);
     auto figures = result_.clusters.begin();
     for (research::ClusterSearch& search : searches_) {
-      for (const double epsilon : options_.epsilons) AskWithin(epsilon, search, hidden, *figures++);
+      for (const double epsilon : options_.epsilons)
+        SearchWithin(epsilon, search, hidden, *figures++);
     }
     auto uncertified = result_.uncertified.begin();
     for (const HeadPlanes& planes : planes_) {
@@ -176,9 +177,9 @@ class HeadPeers {
     return result.id;
   }
 
-  void AskWithin(double epsilon, research::ClusterSearch& search, const MatrixView& hidden,
-                 ClusterSoftmax& figures) {
-    const research::ClusterAnswer answer = search.Ask(
+  void SearchWithin(double epsilon, research::ClusterSearch& search, const MatrixView& hidden,
+                    ClusterSoftmax& figures) {
+    const research::ClusterAnswer answer = search.Search(
         hidden, {.certificate = research::ClusterCertificate::kSoftmax, .epsilon = epsilon});
     double kept = 0.0;  // the rest of the mass is what renormalising what was opened is off by
     for (const int32_t id : answer.ids) kept += exact_[static_cast<size_t>(id)];

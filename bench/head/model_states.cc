@@ -59,7 +59,7 @@ void ModelStates::OfText(const Visit& visit) {
       decoder_.Forward({&chunk, 1}, {hidden_.data(), static_cast<size_t>(rows * dim_)});
       for (int64_t r = 0; r < rows; ++r) visit(Hidden(r));
       done += rows;
-      Tell("text", done);
+      Report("text", done);
     }
   }
   decoder_.Remove(sequence);
@@ -95,13 +95,13 @@ void ModelStates::OfItsOwn(const Visit& visit) {
                {.backend = options_.backend, .workspace = workspace_.span()});
         last[static_cast<size_t>(s)] = result.id;
       }
-      Tell("own", done);
+      Report("own", done);
     }
     for (const SequenceHandle& sequence : sequences) decoder_.Remove(sequence);
   }
 }
 
-void ModelStates::Tell(const std::string& source, int64_t done) const {
+void ModelStates::Report(const std::string& source, int64_t done) const {
   on_progress_(source + ", " + std::to_string(done) + " of " + std::to_string(options_.states));
 }
 

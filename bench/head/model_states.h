@@ -45,7 +45,7 @@ class ModelStates {
   MatrixView Hidden(int64_t row) const {
     return {hidden_.data() + row * dim_, 1, dim_, dim_, DType::kF32, {}};
   }
-  void Tell(const std::string& source, int64_t done) const;
+  void Report(const std::string& source, int64_t done) const;
 
   const Checkpoint& checkpoint_;
   const std::vector<int32_t> tokens_;

@@ -107,8 +107,7 @@ void Streams(const EngineBenchOptions& options, nanoseconds step_time, int64_t t
 }
 
 // Tokens that were computed after the one that ended a stop: one request after the other.
-EngineFigure BehindStop(const EngineBenchOptions& options, StopAt stop_at,
-                        int32_t steps_in_flight) {
+EngineFigure AfterStop(const EngineBenchOptions& options, StopAt stop_at, int32_t steps_in_flight) {
   const ServedEngine served(options.tokenizer, 1, steps_in_flight, kStepTime);
   const auto client = served.Connect(stop_at);
   std::vector<double> wasted;
@@ -240,7 +239,7 @@ void RunEngineBench(const EngineBenchOptions& options,
   for (const StopAt stop_at : {StopAt::kEngine, StopAt::kFrontend}) {
     for (const int32_t steps_in_flight : {0, 1}) {
       on_progress("stops");
-      on_figure(BehindStop(options, stop_at, steps_in_flight));
+      on_figure(AfterStop(options, stop_at, steps_in_flight));
     }
   }
   for (const int32_t steps_in_flight : {0, 1}) {

@@ -29,7 +29,7 @@ namespace {
 float Milliseconds(int64_t ns) { return static_cast<float>(static_cast<double>(ns) * 1e-6); }
 
 // The text after the field of this name, wherever it is; empty without it.
-std::string_view BehindField(std::string_view json, std::string_view name) {
+std::string_view AfterField(std::string_view json, std::string_view name) {
   const size_t at = json.find(name);
   if (at == std::string_view::npos) return {};
   const size_t value = json.find_first_not_of(": ", at + name.size());
@@ -38,7 +38,7 @@ std::string_view BehindField(std::string_view json, std::string_view name) {
 
 // -1 without it.
 int64_t Field(std::string_view json, std::string_view name) {
-  const std::string_view rest = BehindField(json, name);
+  const std::string_view rest = AfterField(json, name);
   int64_t value = -1;
   std::from_chars(rest.data(), rest.data() + rest.size(), value);
   return value;
@@ -46,7 +46,7 @@ int64_t Field(std::string_view json, std::string_view name) {
 
 bool HasText(std::string_view json) {
   for (const std::string_view name : {R"("text")", R"("content")"}) {
-    const std::string_view text = BehindField(json, name);
+    const std::string_view text = AfterField(json, name);
     if (text.starts_with('"') && !text.starts_with(R"("")")) return true;
   }
   return false;

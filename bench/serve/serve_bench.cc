@@ -319,7 +319,7 @@ class Bench {
     ServedMock mock({.text = options_.text,
                      .requests = static_cast<int32_t>(options_.lost_streams),
                      .step_time = kStepTime});
-    std::vector<double> told, unhealthy, back;
+    std::vector<double> failed_after, unhealthy, back;
     for (int64_t round = 0; round < options_.rounds; ++round) {
       OpenStreams streams(mock.endpoint(), options_.lost_streams);
       int64_t start = MonotonicNs();
@@ -328,7 +328,7 @@ class Bench {
       if (streams.ReadToEnd() != options_.lost_streams) {
         throw std::runtime_error("a stream ended without an error");
       }
-      told.push_back(static_cast<double>(MonotonicNs() - start) * 1e-6);
+      failed_after.push_back(static_cast<double>(MonotonicNs() - start) * 1e-6);
       start = MonotonicNs();
       mock.StartEngines();
       back.push_back(MillisecondsUntil(start, [&] { return Health(mock.endpoint()) == 200; }));
@@ -336,7 +336,7 @@ class Bench {
     on_figure_(WorstOf("from kill -9 of the engine until /health is 503", options_.lost_streams,
                        std::move(unhealthy), 50));
     on_figure_(WorstOf("... until every stream has its error and [DONE]", options_.lost_streams,
-                       std::move(told), 1000));
+                       std::move(failed_after), 1000));
     on_figure_(WorstOf("... from another engine's start until /health is 200",
                        options_.lost_streams, std::move(back), -1));
   }

@@ -35,8 +35,8 @@ struct ServeFigure {
   bool is_of_high = false;
 
   bool IsMet() const {
-    const double told = is_of_high ? high : value;
-    return target < 0 || (is_at_least ? told >= target : told <= target);
+    const double shown = is_of_high ? high : value;
+    return target < 0 || (is_at_least ? shown >= target : shown <= target);
   }
 };
 

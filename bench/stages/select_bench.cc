@@ -22,7 +22,7 @@ class Bench {
   Group Measure(Distribution distribution, DType dtype, std::span<const std::vector<float>> sources,
                 const std::function<void(const std::string&)>& on_progress) {
     Group group{distribution, dtype, options_.vocab, store_.Fill(dtype, sources), true, {}};
-    const SizeRange wanted = WantedNucleus(distribution, options_.vocab);
+    const SizeRange wanted = TargetNucleus(distribution, options_.vocab);
     // What is promised is promised of the row before its rounding.
     if (wanted.high > 0 && dtype == DType::kF32) {
       group.is_as_wanted = group.nucleus.least >= wanted.low && group.nucleus.most <= wanted.high;

@@ -97,7 +97,7 @@ std::vector<std::string> NamesOf(const Things& things) {
 }
 
 // Every name, where none was given.
-inline bool IsWanted(const std::vector<std::string>& names, std::string_view name) {
+inline bool IsSelected(const std::vector<std::string>& names, std::string_view name) {
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
 }
 

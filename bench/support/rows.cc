@@ -132,7 +132,7 @@ std::vector<float> BodyWithOutliers(Distribution distribution, int64_t vocab, Ra
   std::vector<float> row = NormalRow(vocab, kBodyMean, kBodyDeviation, random);
   const int64_t count = std::min(kOutliers, vocab / 4);
   const std::vector<double> offsets = OutlierOffsets(distribution, count, random);
-  const SizeRange wanted = WantedNucleus(distribution, vocab);
+  const SizeRange wanted = TargetNucleus(distribution, vocab);
   std::vector<int64_t> positions;
   while (std::ssize(positions) < count) {
     const int64_t position = random.Below(vocab);
@@ -178,7 +178,7 @@ std::string_view Name(Distribution distribution) {
   return "unknown";
 }
 
-SizeRange WantedNucleus(Distribution distribution, int64_t vocab) {
+SizeRange TargetNucleus(Distribution distribution, int64_t vocab) {
   const auto of_at_most = [&](int64_t low, int64_t high) {
     return SizeRange{std::min(low, std::max<int64_t>(vocab / 32, 1)),
                      std::min(high, std::max<int64_t>(vocab / 8, 1))};

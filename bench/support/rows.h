@@ -46,7 +46,7 @@ struct SizeRange {
   int64_t low;
   int64_t high;
 };
-SizeRange WantedNucleus(Distribution distribution, int64_t vocab);
+SizeRange TargetNucleus(Distribution distribution, int64_t vocab);
 
 uint16_t RoundToBf16(float x);  // to nearest even; no NaN may come in
 float WidenBf16(uint16_t bits);

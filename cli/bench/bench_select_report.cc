@@ -145,7 +145,7 @@ void SelectReport::PrintHeading(const Group& group) const {
        << ": nucleus of p=0.9 " << nucleus.least << " / " << nucleus.median << " / " << nucleus.most
        << " tokens (least, median, most)";
   if (!group.is_as_wanted) {
-    const bench::SizeRange wanted = bench::WantedNucleus(group.distribution, group.vocab);
+    const bench::SizeRange wanted = bench::TargetNucleus(group.distribution, group.vocab);
     out_ << ", NOT " << wanted.low << " to " << wanted.high;
   }
   if (!group.cells.empty()) {

@@ -10,13 +10,13 @@ namespace {
 // A few characters around a byte, whole ones.
 std::string Around(const std::string& text, size_t at) {
   constexpr size_t kBefore = 8;
-  constexpr size_t kBehind = 16;
+  constexpr size_t kAfter = 16;
   const auto is_inside = [&](size_t i) {
     return i < text.size() && (static_cast<unsigned char>(text[i]) >> 6) == 2;
   };
   size_t begin = at - std::min(at, kBefore);
   while (begin > 0 && is_inside(begin)) --begin;
-  size_t end = std::min(at + kBehind, text.size());
+  size_t end = std::min(at + kAfter, text.size());
   while (is_inside(end)) ++end;
   return QuotedLine(std::string_view(text).substr(begin, end - begin));
 }

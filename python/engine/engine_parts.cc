@@ -15,13 +15,13 @@
 namespace sluice::python {
 namespace {
 
-constexpr std::chrono::milliseconds kAsks{50};  // how long Ctrl-C may wait
+constexpr std::chrono::milliseconds kPollInterval{50};  // how long Ctrl-C may wait
 
 // What is made, without Python's lock, by its own thread: this one checks for signals meanwhile.
 EngineParts MakeUnlessInterrupted(const std::function<EngineParts(std::stop_token)>& make) {
   std::stop_source stop;
   std::future<EngineParts> made = std::async(std::launch::async, make, stop.get_token());
-  while (made.wait_for(kAsks) != std::future_status::ready) {
+  while (made.wait_for(kPollInterval) != std::future_status::ready) {
     const nb::gil_scoped_acquire acquire;
     if (PyErr_CheckSignals() == 0) continue;
     stop.request_stop();

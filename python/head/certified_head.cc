@@ -33,7 +33,7 @@ class Progress {
     }
   }
 
-  static void Tell(void* self, int64_t rows, int64_t vocab) {
+  static void Report(void* self, int64_t rows, int64_t vocab) {
     const nb::gil_scoped_acquire acquire;
     static_cast<Progress*>(self)->Call(rows, vocab);
   }
@@ -48,9 +48,9 @@ class Progress {
     if (is_calling_) return;
     is_calling_ = true;
     try {
-      while (error_ == nullptr && told_ < done_) {
-        told_ = done_;
-        function_(told_, vocab);
+      while (error_ == nullptr && reported_ < done_) {
+        reported_ = done_;
+        function_(reported_, vocab);
       }
     } catch (...) {
       error_ = std::current_exception();
@@ -62,7 +62,7 @@ class Progress {
   // Under the GIL:
   bool is_calling_ = false;
   int64_t done_ = 0;
-  int64_t told_ = 0;
+  int64_t reported_ = 0;
   std::exception_ptr error_;
 };
 
@@ -88,10 +88,10 @@ PythonCertifiedHead::PythonCertifiedHead(nb::handle weight, nb::handle bias,
   }
   const std::string path = is_built ? std::string() : PathOf(planes);
   const ParallelFor parallel = ParallelFrom(threads.is_none() ? nb::handle() : threads);
-  Progress told(progress);
+  Progress reported(progress);
   if (!progress.is_none()) {
-    options.progress = Progress::Tell;
-    options.progress_context = &told;
+    options.progress = Progress::Report;
+    options.progress_context = &reported;
   }
   const nb::gil_scoped_release release;
   head_.emplace(dense, is_built ? HeadPlanes::Build(weight_.view, options, parallel)
@@ -100,7 +100,7 @@ PythonCertifiedHead::PythonCertifiedHead(nb::handle weight, nb::handle bias,
     ThrowValue("kind", '"' + std::string(*kind) + '"',
                "None or " + std::string(Name(head_->planes().kind())) + ", the kind of planes");
   }
-  told.Rethrow();
+  reported.Rethrow();
 }
 
 nb::object PythonCertifiedHead::TopK(nb::handle hidden_object, nb::handle k_object,

@@ -40,7 +40,7 @@ nb::object Matrix(nb::handle self, std::vector<T>& values, size_t rows, size_t w
   return AsNumpy(self, values.data(), {rows, width});
 }
 
-[[noreturn]] void ThrowNotAsked(const char* what, const char* how) {
+[[noreturn]] void ThrowNotRequested(const char* what, const char* how) {
   throw nb::attribute_error((std::string(what) + " were not requested: " + how).c_str());
 }
 
@@ -96,7 +96,7 @@ constexpr const char* kMassesHow = "masses=True";
 
 void BindCuts(nb::module_& module) {
   const auto masses_of = [](Cuts& cuts) -> std::vector<CutMass>& {
-    if (cuts.masses.empty() && !cuts.rows.empty()) ThrowNotAsked("masses", kMassesHow);
+    if (cuts.masses.empty() && !cuts.rows.empty()) ThrowNotRequested("masses", kMassesHow);
     return cuts.masses;
   };
   nb::class_<Cuts>(module, "Cuts", R"(Kept sets, one a row, each as two boundaries.
@@ -179,7 +179,7 @@ void BindTokenResults(nb::module_& module) {
       .def_prop_ro(
           "cuts",
           [](const TokenResults& tokens) {
-            if (!tokens.has_cuts) ThrowNotAsked("cuts", "with_cuts=True");
+            if (!tokens.has_cuts) ThrowNotRequested("cuts", "with_cuts=True");
             Cuts cuts;
             cuts.is_row = tokens.is_row;
             for (const TokenResult& row : tokens.rows) cuts.rows.push_back(row.cut);
@@ -203,7 +203,7 @@ void BindTokenResults(nb::module_& module) {
           [](nb::handle self) {
             auto& tokens = nb::cast<TokenResults&>(self);
             const auto width = static_cast<size_t>(tokens.top.width);
-            if (width == 0) ThrowNotAsked("top_ids", "logprobs=N");
+            if (width == 0) ThrowNotRequested("top_ids", "logprobs=N");
             return Matrix(self, tokens.top.ids, tokens.rows.size(), width, tokens.is_row);
           },
           nb::sig("def top_ids(self) -> numpy.typing.NDArray[numpy.int32]"),
@@ -213,7 +213,7 @@ void BindTokenResults(nb::module_& module) {
           [](nb::handle self) {
             auto& tokens = nb::cast<TokenResults&>(self);
             const auto width = static_cast<size_t>(tokens.top.width);
-            if (width == 0) ThrowNotAsked("top_logprobs", "logprobs=N");
+            if (width == 0) ThrowNotRequested("top_logprobs", "logprobs=N");
             return Matrix(self, tokens.top.values, tokens.rows.size(), width, tokens.is_row);
           },
           nb::sig("def top_logprobs(self) -> numpy.typing.NDArray[numpy.float32]"),
@@ -241,7 +241,7 @@ void BindTokenResults(nb::module_& module) {
           "kept",
           [](nb::handle self) {
             auto& tokens = nb::cast<TokenResults&>(self);
-            if (tokens.kept_words == 0) ThrowNotAsked("kept", "kept=True");
+            if (tokens.kept_words == 0) ThrowNotRequested("kept", "kept=True");
             return Matrix(self, tokens.kept, tokens.rows.size(),
                           static_cast<size_t>(tokens.kept_words), false);
           },

@@ -39,7 +39,7 @@ class LinkLoop {
     std::string address;
     int fd = -1;
     ClientLink* client = nullptr;
-    bool was_told = false;  // since it last said hello, that it must
+    bool was_notified = false;  // since it last said hello, that it must
   };
 
   // Input.

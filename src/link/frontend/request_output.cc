@@ -62,14 +62,14 @@ void RequestOutput::Begin(RequestId id, const EngineRequest& request, OutputMode
   prompt_ = {};
   prompt_width_ = request.prompt_logprobs.has_value() ? 1 + *request.prompt_logprobs : 0;
   next_prompt_ = 1;
-  has_prompt_ = is_prompt_told_ = false;
+  has_prompt_ = is_prompt_given_ = false;
   text_.reserve(kUsualText);
   columns_.ids.reserve(static_cast<size_t>(mode == OutputMode::kDelta
                                                ? 1 + stream_->stops().longest()
                                                : std::min(max_tokens_, kUsualTokens)));
-  first_ = taken_ = tokens_ = released_ = told_tokens_ = 0;
-  told_bytes_ = 0;
-  has_columns_ = has_told_ = is_end_told_ = has_disagreed_ = false;
+  first_ = taken_ = tokens_ = released_ = given_tokens_ = 0;
+  given_bytes_ = 0;
+  has_columns_ = has_given_ = is_end_given_ = has_disagreed_ = false;
   has_logprobs_ = request.params.logprobs.has_value();
   end_ = GenerationEnd::kNone;
   stop_ = stop_token_ = -1;
@@ -197,10 +197,10 @@ void RequestOutput::EndAs(GenerationEnd end, std::string_view message) {
 }
 
 bool RequestOutput::IsDue() const {
-  if (has_ended()) return !is_end_told_;
+  if (has_ended()) return !is_end_given_;
   if (IsPromptDue() && mode_ != OutputMode::kFinal) return true;
-  if (mode_ == OutputMode::kFinal || text_.size() == told_bytes_) return false;
-  return !has_told_ || tokens_ - told_tokens_ >= stream_interval_;
+  if (mode_ == OutputMode::kFinal || text_.size() == given_bytes_) return false;
+  return !has_given_ || tokens_ - given_tokens_ >= stream_interval_;
 }
 
 ClientOutput RequestOutput::NextOutput() {
@@ -221,20 +221,20 @@ ClientOutput RequestOutput::NextOutput() {
   if (IsPromptDue()) {
     output.prompt.first_token = 1;
     engine::SetLogprobs(output.prompt, prompt_.View());
-    is_prompt_told_ = true;
+    is_prompt_given_ = true;
   }
-  has_told_ = has_told_ || !text_.empty();
-  is_end_told_ = has_ended();
-  told_tokens_ = tokens_;
-  told_bytes_ = text_.size();
+  has_given_ = has_given_ || !text_.empty();
+  is_end_given_ = has_ended();
+  given_tokens_ = tokens_;
+  given_bytes_ = text_.size();
   return output;
 }
 
 void RequestOutput::Forget() {
-  if (is_prompt_told_) prompt_ = {};
+  if (is_prompt_given_) prompt_ = {};
   if (mode_ != OutputMode::kDelta) return;
   text_.clear();
-  told_bytes_ = 0;
+  given_bytes_ = 0;
   columns_.DropFirst(static_cast<size_t>(released_ - first_));
   first_ = released_;
 }

@@ -62,7 +62,7 @@ class RequestOutput {
   void TakeWhole(const OutputRow& row);
   void EndWithRest(GenerationEnd end, std::string_view message);
   bool FollowsInPrompt(const OutputRow& row) const;
-  bool IsPromptDue() const { return has_prompt_ && !is_prompt_told_; }
+  bool IsPromptDue() const { return has_prompt_ && !is_prompt_given_; }
   bool Agrees(const OutputRow& row, GenerationEnd found) const;
   std::string DisagreementText(const OutputRow& row, GenerationEnd found) const;
   void Note(const Delta& delta);
@@ -89,14 +89,14 @@ class RequestOutput {
   int32_t prompt_width_ = 0;  // 0: the request has none
   int64_t next_prompt_ = 1;   // the place of the next one to come
   bool has_prompt_ = false;   // there are some, and all have come
-  bool is_prompt_told_ = false;
+  bool is_prompt_given_ = false;
 
-  bool has_told_ = false;    // some text
-  int64_t told_tokens_ = 0;  // at the last output
-  size_t told_bytes_ = 0;    // of text_
+  bool has_given_ = false;    // some text
+  int64_t given_tokens_ = 0;  // at the last output
+  size_t given_bytes_ = 0;    // of text_
 
   GenerationEnd end_ = GenerationEnd::kNone;
-  bool is_end_told_ = false;
+  bool is_end_given_ = false;
   bool has_disagreed_ = false;
   int32_t stop_ = -1;
   int32_t stop_token_ = -1;

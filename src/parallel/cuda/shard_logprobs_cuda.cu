@@ -134,8 +134,8 @@ __global__ void __launch_bounds__(kMostThreads)
   const float temperature = is_whole ? 1.0f : semantics::EffectiveTemperature(params.temperature);
   const float scale = semantics::TemperatureScale(temperature);
   const float max = whole.row.max;
-  const bool wants_mass = NeedsMass(argument.mode) && is_ok;
-  const bool wants_kept = argument.kept_masses != nullptr && is_ok;
+  const bool needs_mass = NeedsMass(argument.mode) && is_ok;
+  const bool needs_kept = argument.kept_masses != nullptr && is_ok;
 
   const VectorSlice<kDType> slice(team, argument.rows, row);
   LongMassSum mass, kept_mass;
@@ -145,12 +145,12 @@ __global__ void __launch_bounds__(kMostThreads)
     const bool counts = is_whole ? !is_processed || x > -INFINITY : is_inside;
     rank += counts && x >= whole.sampled ? 1 : 0;
     inside += is_inside ? 1 : 0;
-    if (wants_mass) mass.Add(MassSum::Of(is_whole || is_inside ? x : -INFINITY, max, scale));
-    if (wants_kept) kept_mass.Add(MassSum::Of(is_inside ? x : -INFINITY, max, scales.filter));
+    if (needs_mass) mass.Add(MassSum::Of(is_whole || is_inside ? x : -INFINITY, max, scale));
+    if (needs_kept) kept_mass.Add(MassSum::Of(is_inside ? x : -INFINITY, max, scales.filter));
   });
   LogprobSums sums;
   sums.mass = team.Sum(mass.Total());
-  sums.kept_mass = wants_kept ? team.Sum(kept_mass.Total()) : 0;
+  sums.kept_mass = needs_kept ? team.Sum(kept_mass.Total()) : 0;
   sums.rank = static_cast<int64_t>(team.Sum(rank));
   const auto all_inside = static_cast<int32_t>(team.Sum(inside));
   const auto upper = static_cast<uint64_t>(whole.kept_upper);
@@ -162,9 +162,9 @@ __global__ void __launch_bounds__(kMostThreads)
     if (lower > 0) of_ties += lower * semantics::Weight(cut.lower, max, by);
     return of_ties;
   };
-  if (wants_kept) sums.kept_mass += mass_of_ties(scales.filter);
+  if (needs_kept) sums.kept_mass += mass_of_ties(scales.filter);
   if (!is_whole) {
-    if (wants_mass) sums.mass += mass_of_ties(scale);
+    if (needs_mass) sums.mass += mass_of_ties(scale);
     if (cut.upper >= whole.sampled) sums.rank += whole.kept_upper;
     if (cut.lower >= whole.sampled) sums.rank += whole.kept_lower;
   }

@@ -103,7 +103,7 @@ struct PartProgress {
   double before;
   double share;
 
-  static void Tell(void* context, int32_t rounds) {
+  static void Report(void* context, int32_t rounds) {
     const auto& part = *static_cast<const PartProgress*>(context);
     part.options.progress(part.options.progress_context,
                           part.before + part.share * rounds / part.options.rounds);
@@ -286,7 +286,7 @@ HeadClusters HeadClusters::Build(const DenseHead& head, const ClusterOptions& op
     task.is_spherical = is_spherical;
     task.rounds = options.rounds;
     if (options.progress != nullptr) {
-      task.progress = PartProgress::Tell;
+      task.progress = PartProgress::Report;
       task.progress_context = &progress;
     }
     finder.Find(task);

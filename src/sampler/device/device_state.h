@@ -113,7 +113,7 @@ struct TreeRow {
   int32_t row;      // of its request
   int32_t rows;
 
-  SLUICE_HD bool IsBehind(const TreeRow& node) const {
+  SLUICE_HD bool IsChildOf(const TreeRow& node) const {
     return row > 0 && before == (node.before | uint64_t{1} << (row - 1));
   }
 };

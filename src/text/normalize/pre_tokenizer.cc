@@ -134,9 +134,9 @@ void Prepend(const PreTokenizerStep& step, Pieces& pieces) {
         std::string_view(pieces.text).substr(span.begin, span.end - span.begin);
     const size_t begin = out.text.size();
     const bool has_mark = piece.starts_with(mark) || (replaces && piece.starts_with(' '));
-    const bool wants_mark = step.prepend == PrependScheme::kAlways ||
+    const bool needs_mark = step.prepend == PrependScheme::kAlways ||
                             (step.prepend == PrependScheme::kFirst && is_start);
-    if (wants_mark && !has_mark) out.text.append(mark);
+    if (needs_mark && !has_mark) out.text.append(mark);
     is_start = false;
     size_t done = 0;
     for (size_t at = piece.find(' '); replaces && at != std::string_view::npos;) {

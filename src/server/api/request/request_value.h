@@ -63,9 +63,9 @@ void WithinField(std::string_view name, Body body) {
   try {
     body();
   } catch (const Error& error) {
-    ApiError told = ToApiError(error);
-    if (told.param.empty()) told.param = name;
-    throw ApiFailure(std::move(told));
+    ApiError refusal = ToApiError(error);
+    if (refusal.param.empty()) refusal.param = name;
+    throw ApiFailure(std::move(refusal));
   }
 }
 

@@ -16,7 +16,7 @@ using Kind = Token::Kind;
 bool IsNameStart(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? true : c == '_'; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-std::string_view WithoutSpacesBehind(std::string_view text) {
+std::string_view WithoutLeadingSpaces(std::string_view text) {
   while (!text.empty() && IsSpace(LastOf(text).value)) text.remove_suffix(LastOf(text).size);
   return text;
 }
@@ -89,12 +89,12 @@ class Lexer {
   // A minus takes all white space before a tag; a block or a comment that comes first in
   // its line takes the line's own.
   std::string_view DataBefore(std::string_view text, char type, char sign) const {
-    if (sign == '-') return WithoutSpacesBehind(text);
+    if (sign == '-') return WithoutLeadingSpaces(text);
     if (sign == '+' || type == '{') return text;
     const size_t newline = text.rfind('\n');
     const size_t begin = newline == std::string_view::npos ? 0 : newline + 1;
     if (begin == 0 && !begins_line_) return text;
-    return WithoutSpacesBehind(text.substr(begin)).empty() ? text.substr(0, begin) : text;
+    return WithoutLeadingSpaces(text.substr(begin)).empty() ? text.substr(0, begin) : text;
   }
 
   // What follows a tag: white space after a minus, else the end of the line after a block.
