@@ -29,9 +29,9 @@ research::HeadClusters Divided(const DenseHead& head, int64_t count,
   struct Progress {
     const OnProgress& on_progress;
     std::string what;
-  } context = {on_progress, "dividing " + std::to_string(head.weight.rows) + " rows into " +
-                                std::to_string(count) + " clusters"};
-  on_progress(context.what);
+  } report = {on_progress, "dividing " + std::to_string(head.weight.rows) + " rows into " +
+                               std::to_string(count) + " clusters"};
+  on_progress(report.what);
   return research::HeadClusters::Build(
       head,
       {.clusters = count,
@@ -42,7 +42,7 @@ research::HeadClusters Divided(const DenseHead& head, int64_t count,
              const Progress& to = *static_cast<const Progress*>(context);
              to.on_progress(to.what + ", " + std::to_string(std::lround(100.0 * share)) + " %");
            },
-       .progress_context = &context},
+       .progress_context = &report},
       options.parallel);
 }
 

@@ -11,7 +11,7 @@
 
 namespace sluice::cli {
 
-constexpr int kBarWidth = 24;
+constexpr int kCandidateBar = 24;
 
 std::vector<int32_t> FirstIds(const LogitsView& logits, int64_t count) {
   std::vector<semantics::Token> order;
@@ -40,7 +40,7 @@ void PrintCandidates(std::span<const Explanation> candidates, int64_t vocab,
     add({e.rank > 0 ? Number(e.rank) : "", Number(e.id), LogitText(e.logit),
          e.adjusted == e.logit || std::isnan(e.logit) ? "" : LogitText(e.adjusted),
          has_probability ? Percent(e.probability) : "",
-         has_probability ? terminal.Bar(e.probability, kBarWidth) : "",
+         has_probability ? terminal.Bar(e.probability, kCandidateBar) : "",
          FateOf(e) + (e.is_drawn ? ", DRAWN" : "")},
         has_text ? text_of(e.id) : "",
         e.is_drawn  ? Style::kGood

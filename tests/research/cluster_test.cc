@@ -342,7 +342,7 @@ TEST_F(Clusters, EveryFallbackIsTakenForItsReason) {
   research::ClusterSearch overflow(huge_head,
                                    research::HeadClusters::Build(huge_head, {.clusters = 5}));
   const Batch large({std::vector<float>(8, 1e15f)}, DType::kF32);
-  EXPECT_EQ(overflow.Ask(Matrix(large), top).reason, research::ClusterReason::kLogit);
+  EXPECT_EQ(overflow.Search(Matrix(large), top).reason, research::ClusterReason::kLogit);
 }
 
 TEST_F(Clusters, TheBudgetGrowsWhereTooManyAnswersTakeAllRowsAndTheFirstQuestionsHaveMore) {
