@@ -12,9 +12,9 @@ void PrintReport(const EngineReport& report, std::ostream& out) {
   out << "  " << Count(engine.requests, "request") << " of " << Count(link.clients_seen, "frontend")
       << ": " << engine.aborted << " aborted, " << engine.rejected << " rejected\n"
       << "  " << Count(engine.tokens, "token") << " in " << Count(engine.steps, "step")
-      << ", prompts " << Count(engine.prompt_tokens, "token") << "; " << engine.tokens_given
-      << " given, " << engine.tokens_discarded_stop << " after a stop, "
-      << engine.tokens_discarded_abort << " after an abort\n"
+      << ", prompts " << Count(engine.prompt_tokens, "token") << " and " << engine.cached_tokens
+      << " in the cache; " << engine.tokens_given << " given, " << engine.tokens_discarded_stop
+      << " after a stop, " << engine.tokens_discarded_abort << " after an abort\n"
       << "  " << Count(engine.preemptions, "preemption") << ", "
       << Count(engine.stale_aborts, "abort") << " too late\n"
       << "  model " << Duration(engine.model_ns) << ", engine " << Duration(engine.own_ns)
@@ -44,6 +44,7 @@ void WriteCounters(JsonWriter& json, const EngineCounters& counters) {
   json.Key("requests").Value(counters.requests);
   json.Key("ended").Value(counters.ended);
   json.Key("prompt_tokens").Value(counters.prompt_tokens);
+  json.Key("cached_tokens").Value(counters.cached_tokens);
   json.Key("tokens").Value(counters.tokens);
   json.Key("tokens_given").Value(counters.tokens_given);
   json.Key("tokens_discarded_stop").Value(counters.tokens_discarded_stop);

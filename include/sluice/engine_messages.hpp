@@ -135,6 +135,7 @@ struct EngineCounters {
   int64_t requests = 0;
   int64_t ended = 0;          // all of these, for whatever reason
   int64_t prompt_tokens = 0;  // that went through the model; again, where a request was preempted
+  int64_t cached_tokens = 0;  // that did not, because the cache still had them
   int64_t tokens = 0;         // that were drawn
   int64_t tokens_given = 0;
   // Drawn after the end of a request that was not aborted: after a stop, beyond max_tokens or the

@@ -18,6 +18,9 @@ struct ModelRunnerOptions {
   // GiB. Requests that do not fit together take turns.
   int64_t cache_tokens = 0;
   int32_t max_logprobs = 20;
+  // Ended requests that stay in the cache while it has room, for requests that begin alike. 0:
+  // none.
+  int32_t max_prefixes = 1024;
   std::optional<HeadPlanes> planes = {};  // of checkpoint.head(); none: the dense head serves
   Limits limits = {};
   Backend backend = Backend::kAuto;

@@ -27,6 +27,7 @@ struct ScriptOptions {
   int64_t pages = 1 << 20;
   int64_t burst = 1;  // tokens that each step gives each request
   int32_t max_logprobs = 20;
+  int32_t max_prefixes = 0;                  // as ModelRunnerOptions has them
   std::chrono::nanoseconds step_time = {};   // that a step takes at least
   std::chrono::nanoseconds token_time = {};  // and for each input
   // Called on the launching thread before each step, with its number: a test stalls, throws or

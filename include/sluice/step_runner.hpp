@@ -29,6 +29,7 @@ struct RunnerInfo {
   int64_t pages = 0;             // the number of pages
   int64_t max_given_tokens = 1;  // that one step may give a request
   int32_t max_logprobs = 0;      // the longest list of a token; -1: the vocabulary
+  int32_t max_prefixes = 0;      // caches that outlive their request, at once; 0: none does
   Limits limits = {};            // of parameters
 };
 
@@ -56,14 +57,39 @@ struct StepRow {
   int64_t scored = 0;
 };
 
-// In this order: slots are freed, caches given back, slots taken, rows computed. A slot has at most
-// one row.
+// The cache of a request that ends here is kept, as far as whole pages of it: no row writes there.
+struct KeptPrefix {
+  int32_t slot = -1;
+  int32_t prefix = -1;  // a free place, below max_prefixes
+  int64_t tokens = 0;   // that the cache of the slot has
+};
+
+// A request begins, or goes on after it was preempted, with the first tokens of a prefix in its
+// cache. Its rows bring those that follow. The prefix stays.
+struct SharedPrefix {
+  int32_t slot = -1;
+  int32_t prefix = -1;
+  int64_t tokens = 0;  // fewer than the request has
+};
+
+// A prefix loses all but its first tokens. With 0 its place is free.
+struct TrimmedPrefix {
+  int32_t prefix = -1;
+  int64_t tokens = 0;
+};
+
+// In this order: prefixes are kept, slots freed, caches given back, slots taken, prefixes shared
+// and then trimmed, rows computed. A slot has at most one row. Pages that several caches share
+// count once.
 struct StepPlan {
+  std::span<const KeptPrefix> kept = {};
   std::span<const int32_t> ended = {};
   // These requests go on later, and then their rows bring the tokens from the first one again.
   // Their state in the sampler stays.
   std::span<const int32_t> preempted = {};
   std::span<const RunnerRequest> begun = {};
+  std::span<const SharedPrefix> shared = {};
+  std::span<const TrimmedPrefix> trimmed = {};
   std::span<const StepRow> rows = {};
 };
 

@@ -195,6 +195,7 @@ nb::dict CountersOf(const EngineCounters& counters) {
   SLUICE_COUNT(requests);
   SLUICE_COUNT(ended);
   SLUICE_COUNT(prompt_tokens);
+  SLUICE_COUNT(cached_tokens);
   SLUICE_COUNT(tokens);
   SLUICE_COUNT(tokens_given);
   SLUICE_COUNT(tokens_discarded_stop);

@@ -59,7 +59,9 @@ Engine::Impl::Impl(StepRunner& runner, std::optional<Tokenizer> tokenizer,
       options_(Checked(options)),
       clients_(options.max_clients, options.max_client_requests),
       schedule_(info_, StepTokens(info_, options), options.steps_in_flight, options.max_clients) {
-  for (PlannedStep& step : steps_) step.Reserve(static_cast<size_t>(schedule_.slots()));
+  for (PlannedStep& step : steps_) {
+    step.Reserve(static_cast<size_t>(schedule_.slots()), static_cast<size_t>(info_.max_prefixes));
+  }
   spare_answers_.resize(kUsualOutputs);
   outputs_.reserve(kUsualOutputs);
   text_.reserve(kUsualText);
@@ -92,6 +94,7 @@ void Engine::Impl::Count() {
   counters_.waiting = schedule_.waiting();
   counters_.free_pages = schedule_.free_pages();
   counters_.preemptions = schedule_.preemptions();
+  counters_.cached_tokens = schedule_.cached_tokens();
 }
 
 void Engine::Impl::RemoveClient(ClientId client) {

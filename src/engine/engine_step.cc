@@ -191,6 +191,10 @@ void Engine::Impl::TakeRow(LiveRequest& request, const StepRow& planned,
     if (request.rows_in_flight == 0) Bury(request);
     return;
   }
+  if (request.phase == engine::RequestPhase::kRunning && result.failure.empty()) {
+    request.computed = planned.tokens.empty() ? std::ssize(request.tokens)
+                                              : request.computed + std::ssize(planned.tokens);
+  }
   const int64_t before = request.output_size();
   OutputRow row{.address = request.address, .first_token = before};
   if (planned.scored > 0 && result.failure.empty()) {

@@ -55,12 +55,14 @@ struct LiveRequest {
   // The schedule's.
   RequestPhase phase = RequestPhase::kWaiting;
   bool was_admitted = false;
-  int32_t slot = -1;       // from the first admission to the end
-  int64_t pages = 0;       // of the cache, that it has
-  int64_t most_pages = 0;  // that it can come to need
+  int32_t slot = -1;                       // from the first admission to the end
+  int64_t pages = 0;                       // of the cache, that it has, the shared ones among them
+  std::vector<int32_t> shared_pages = {};  // the first ones; see PrefixCache
+  int64_t most_pages = 0;                  // that it can come to need
   // Rows bring tokens[0, to_bring), and from then on none: the model goes on from what it drew.
   int64_t to_bring = 0;
   int64_t brought = 0;
+  int64_t computed = 0;  // tokens that the cache has: the results of their rows have been read
   int32_t rows_in_flight = 0;
   int32_t draws_in_flight = 0;  // of these, that give tokens
 

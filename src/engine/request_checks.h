@@ -87,6 +87,7 @@ inline void CheckRunnerInfo(const RunnerInfo& info) {
   CheckInRange("runner.pages", info.pages, 1, INT64_MAX);
   CheckInRange("runner.max_given_tokens", info.max_given_tokens, 1, 1 << 20);
   CheckInRange("runner.max_logprobs", info.max_logprobs, -1, INT32_MAX);
+  CheckInRange("runner.max_prefixes", info.max_prefixes, 0, 1 << 20);
 }
 
 }  // namespace sluice::engine

@@ -6,7 +6,9 @@
 
 namespace sluice::engine {
 
-void PlannedStep::Reserve(size_t slots) {
+void PlannedStep::Reserve(size_t slots, size_t prefixes) {
+  shared.reserve(slots);
+  trimmed.reserve(prefixes);
   ended.reserve(slots);
   preempted.reserve(slots);
   begun.reserve(slots);
@@ -15,6 +17,9 @@ void PlannedStep::Reserve(size_t slots) {
 }
 
 void PlannedStep::Clear() {
+  kept.clear();
+  shared.clear();
+  trimmed.clear();
   ended.clear();
   preempted.clear();
   begun.clear();
@@ -23,7 +28,7 @@ void PlannedStep::Clear() {
 }
 
 bool PlannedStep::IsEmpty() const {
-  return ended.empty() && preempted.empty() && begun.empty() && rows.empty();
+  return ended.empty() && preempted.empty() && begun.empty() && rows.empty() && trimmed.empty();
 }
 
 Schedule::Schedule(const RunnerInfo& info, int64_t step_tokens, int32_t steps_in_flight,
@@ -36,6 +41,7 @@ Schedule::Schedule(const RunnerInfo& info, int64_t step_tokens, int32_t steps_in
       steps_in_flight_(steps_in_flight),
       prompt_entries_(MostPromptEntries(info)),
       free_pages_(info.pages),
+      prefixes_(info.max_prefixes, info.page_tokens),
       new_waiting_of_(static_cast<size_t>(max_clients)) {
   const auto slots = static_cast<size_t>(slots_);
   running_.reserve(slots);
@@ -91,8 +97,8 @@ void Schedule::Remove(LiveRequest& request) {
   if (request.phase == RequestPhase::kWaiting) Unlink(request);
   if (request.phase == RequestPhase::kRunning) ++ended_running_;
   request.phase = RequestPhase::kEnded;
-  free_pages_ += request.pages;
-  request.pages = 0;
+  prefixes_.Keep(request, request.computed / page_tokens_);
+  GivePages(request);
   if (request.slot < 0) return;
   freed_slots_.push_back(request.slot);
   free_slots_.push_back(request.slot);
@@ -124,6 +130,8 @@ void Schedule::Plan(PlannedStep& step) {
   PlanPrompts(step);
   // What was given back in this plan has been taken, or does not suffice.
   if (step.preempted.empty()) Admit(step);
+  prefixes_.ShrinkTo(free_pages_);
+  prefixes_.Emit(step.kept, step.trimmed);
 }
 
 void Schedule::PlanDecoding(PlannedStep& step) {
@@ -165,14 +173,21 @@ void Schedule::Admit(PlannedStep& step) {
   while (first_waiting_ != nullptr && budget_ > 0) {
     LiveRequest& request = *first_waiting_;
     const int64_t to_bring = request.tokens_to_read();
-    const int64_t pages = PagesFor(to_bring);
-    if (pages > free_pages_) return;
     if (request.slot < 0 && free_slots_.empty()) return;
-    const int64_t chunk = ChunkSize(request, to_bring);
+    // Tokens that are scored have to be read.
+    PrefixCache::Match match;
+    if (request.prompt_logprob_width == 0) {
+      match = prefixes_.Find(request.tokens, (to_bring - 1) / page_tokens_);
+    }
+    const int64_t pages = PagesFor(to_bring);
+    const int64_t taken = pages - match.pages + prefixes_.PagesWithoutRequest(match);
+    if (taken > free_pages_) return;
+    const int64_t cached = match.pages * page_tokens_;
+    const int64_t chunk = ChunkSize(request, to_bring - cached);
     if (chunk == 0) return;
     // Every prompt before it is read after this step, and each row that decodes takes a token of a
     // step's budget.
-    const int64_t later = to_bring - chunk;
+    const int64_t later = to_bring - cached - chunk;
     int64_t each_step = std::max<int64_t>(1, step_tokens_ - running());
     if (request.next_scored < request.prompt_size) {
       each_step = std::min(each_step, prompt_entries_ / request.prompt_logprob_width);
@@ -183,13 +198,16 @@ void Schedule::Admit(PlannedStep& step) {
       each = grown;
       to_grow = PagesToGrow(each);
     }
-    if (pages + to_grow > free_pages_) return;
+    if (taken + to_grow > free_pages_) return;
+    if (match.pages > 0 && !prefixes_.Share(match, request)) return;
     Unlink(request);
     request.phase = RequestPhase::kRunning;
     running_.push_back(&request);
     request.to_bring = to_bring;
+    request.brought = request.computed = cached;
     request.pages = pages;
-    free_pages_ -= pages;
+    free_pages_ -= taken;
+    cached_tokens_ += cached;
     to_grow += std::min(each, request.most_pages - pages);
     if (!request.was_admitted) {
       request.was_admitted = true;
@@ -201,6 +219,9 @@ void Schedule::Admit(PlannedStep& step) {
                             .choice = request.choice,
                             .max_tokens = request.room,
                             .prompt_logprob_width = request.prompt_logprob_width});
+    }
+    if (cached > 0) {
+      step.shared.push_back({.slot = request.slot, .prefix = match.prefix, .tokens = cached});
     }
     AddChunk(request, step);
   }
@@ -224,11 +245,15 @@ bool Schedule::TakePages(LiveRequest& request, int64_t pages, PlannedStep& step)
 void Schedule::Preempt(LiveRequest& request, PlannedStep& step) {
   running_.pop_back();
   step.preempted.push_back(request.slot);
-  free_pages_ += request.pages;
-  request.pages = 0;
-  request.brought = request.to_bring = 0;
+  GivePages(request);
+  request.brought = request.to_bring = request.computed = 0;
   Enqueue(request, first_waiting_);
   ++preemptions_;
+}
+
+void Schedule::GivePages(LiveRequest& request) {
+  free_pages_ += request.pages - std::ssize(request.shared_pages) + prefixes_.Unshare(request);
+  request.pages = 0;
 }
 
 // The room of the step: inputs, and lists of the tokens that follow them.

@@ -6,26 +6,33 @@
 // none starves. When the pages run out, the youngest request gives its own back and is the next to
 // be admitted; it keeps its slot, because the slot has the sampler's state, and its rows bring all
 // its tokens again.
+//
+// What a request has read stays in the cache after its end while there is room, for requests that
+// begin with the same tokens.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "engine/live_request.h"
+#include "engine/prefix_cache.h"
 #include "sluice/step_runner.hpp"
 
 namespace sluice::engine {
 
 // A plan with its memory, and the requests of its rows.
 struct PlannedStep {
-  void Reserve(size_t slots);
+  void Reserve(size_t slots, size_t prefixes);
   void Clear();
   bool IsEmpty() const;
-  StepPlan view() const { return {ended, preempted, begun, rows}; }
+  StepPlan view() const { return {kept, ended, preempted, begun, shared, trimmed, rows}; }
 
+  std::vector<KeptPrefix> kept;
   std::vector<int32_t> ended;
   std::vector<int32_t> preempted;
   std::vector<RunnerRequest> begun;
+  std::vector<SharedPrefix> shared;
+  std::vector<TrimmedPrefix> trimmed;
   std::vector<StepRow> rows;
   std::vector<LiveRequest*> requests;  // of the rows
 };
@@ -61,7 +68,8 @@ class Schedule {
   const Waiting& new_waiting(ClientId client) const {
     return new_waiting_of_[static_cast<size_t>(client.slot)];
   }
-  int64_t free_pages() const { return free_pages_; }
+  int64_t free_pages() const { return free_pages_; }  // that no request has
+  int64_t cached_tokens() const { return cached_tokens_; }
   int64_t preemptions() const { return preemptions_; }
   bool HasWork() const { return running() + waiting_ > 0 || !freed_slots_.empty(); }
 
@@ -79,6 +87,7 @@ class Schedule {
   int64_t PagesToGrow(int64_t each) const;
   bool TakePages(LiveRequest& request, int64_t pages, PlannedStep& step);
   void Preempt(LiveRequest& request, PlannedStep& step);
+  void GivePages(LiveRequest& request);
   int64_t ChunkSize(const LiveRequest& request, int64_t to_bring) const;
   void AddChunk(LiveRequest& request, PlannedStep& step);
   void AddRow(LiveRequest& request, const StepRow& row, PlannedStep& step);
@@ -98,7 +107,9 @@ class Schedule {
   int64_t ended_running_ = 0;
   std::vector<int32_t> free_slots_;
   std::vector<int32_t> freed_slots_;  // not yet reported to the runner
-  int64_t free_pages_;
+  int64_t free_pages_;  // that no request has: prefixes give theirs back when they are needed
+  PrefixCache prefixes_;
+  int64_t cached_tokens_ = 0;  // that requests began with, or went on
   LiveRequest* first_waiting_ = nullptr;
   LiveRequest* last_waiting_ = nullptr;
   int64_t waiting_ = 0;

@@ -10,15 +10,21 @@
 namespace sluice::engine {
 
 StepSlots::StepSlots(const RunnerInfo& info)
-    : info_(info), slots_(static_cast<size_t>(info.max_requests)), planned_(slots_) {}
+    : info_(info),
+      slots_(static_cast<size_t>(info.max_requests)),
+      planned_(slots_),
+      prefixes_(static_cast<size_t>(info.max_prefixes), 0),
+      planned_prefixes_(prefixes_) {}
 
 int64_t StepSlots::Apply(const StepPlan& plan) {
   planned_ = slots_;
+  planned_prefixes_ = prefixes_;
   for (StepSlot& slot : planned_) slot.has_row = false;
+  for (const KeptPrefix& kept : plan.kept) Keep(kept);
   for (const int32_t slot : plan.ended) Taken("ended", slot) = {};
   for (const int32_t slot : plan.preempted) {
     StepSlot& preempted = Taken("preempted", slot);
-    preempted.cached = 0;
+    preempted.cached = preempted.shared = 0;
     preempted.given = 0;
   }
   for (const RunnerRequest& request : plan.begun) {
@@ -32,6 +38,10 @@ int64_t StepSlots::Apply(const StepPlan& plan) {
             .prompt = std::ssize(request.prompt),
             .prompt_logprob_width = request.prompt_logprob_width};
   }
+  for (const SharedPrefix& shared : plan.shared) Share(shared);
+  for (const TrimmedPrefix& trimmed : plan.trimmed) {
+    Prefix("trimmed", trimmed.prefix, trimmed.tokens) = trimmed.tokens;
+  }
   int64_t inputs = 0;
   prompt_entries_ = 0;
   for (const StepRow& row : plan.rows) inputs += AddRow(row);
@@ -40,6 +50,7 @@ int64_t StepSlots::Apply(const StepPlan& plan) {
                MostPromptEntries(info_));
   CheckPages();
   std::swap(slots_, planned_);
+  std::swap(prefixes_, planned_prefixes_);
   return inputs;
 }
 
@@ -51,6 +62,40 @@ StepSlot& StepSlots::Taken(std::string_view list, int32_t slot) {
                  "the slot of a request");
   }
   return taken;
+}
+
+// The length of a prefix, which has at least so many tokens.
+int64_t& StepSlots::Prefix(std::string_view list, int32_t prefix, int64_t tokens) {
+  CheckInRange(MemberName(list, "prefix"), prefix, 0, info_.max_prefixes - 1);
+  int64_t& length = planned_prefixes_[static_cast<size_t>(prefix)];
+  CheckInRange(MemberName(list, "tokens"), tokens, 0, length);
+  if (tokens % info_.page_tokens != 0) {
+    ThrowInvalid(MemberName(list, "tokens"), ToText(tokens),
+                 "whole pages of " + ToText(info_.page_tokens) + " tokens");
+  }
+  return length;
+}
+
+void StepSlots::Keep(const KeptPrefix& kept) {
+  const StepSlot& slot = Taken("kept", kept.slot);
+  int64_t& length = Prefix("kept", kept.prefix, 0);
+  if (length != 0) {
+    ThrowInvalid("kept.prefix", ToText(int64_t{kept.prefix}) + ", which is taken", "a free place");
+  }
+  CheckInRange("kept.tokens", kept.tokens, info_.page_tokens, slot.cached);
+  length = kept.tokens;
+  Prefix("kept", kept.prefix, kept.tokens);
+}
+
+void StepSlots::Share(const SharedPrefix& shared) {
+  StepSlot& slot = Taken("shared", shared.slot);
+  Prefix("shared", shared.prefix, shared.tokens);
+  if (slot.cached != 0) {
+    ThrowInvalid("shared.slot", "one with " + ToText(slot.cached) + " tokens in its cache",
+                 "one with an empty cache");
+  }
+  CheckInRange("shared.tokens", shared.tokens, 1, slot.tokens - 1);
+  slot.cached = slot.shared = shared.tokens;
 }
 
 int64_t StepSlots::AddRow(const StepRow& row) {
@@ -99,7 +144,7 @@ void StepSlots::CheckScored(const StepRow& row, const StepSlot& slot, int64_t ca
 void StepSlots::CheckPages() const {
   int64_t pages = 0;
   for (const StepSlot& slot : planned_) {
-    pages += (slot.cached + info_.page_tokens - 1) / info_.page_tokens;
+    pages += (slot.cached - slot.shared + info_.page_tokens - 1) / info_.page_tokens;
   }
   if (pages > info_.pages) {
     throw Error(ErrorCode::kExhausted, "pages of all requests", ToText(pages),

@@ -15,7 +15,8 @@ struct StepSlot {
   bool has_failed = false;  // its rows are not computed any more
   bool has_row = false;     // in the plan at hand
   int64_t tokens = 0;       // of the prompt and of the output so far,
-  int64_t cached = 0;       // of these in the cache
+  int64_t cached = 0;       // of these in the cache,
+  int64_t shared = 0;       // and of these in pages of a prefix
   int64_t given = 0;        // by its last row: what a row without tokens reads
   int64_t prompt = 0;       // its tokens, and the width of their lists
   int32_t prompt_logprob_width = 0;
@@ -36,6 +37,9 @@ class StepSlots {
 
  private:
   StepSlot& Taken(std::string_view list, int32_t slot);
+  int64_t& Prefix(std::string_view list, int32_t prefix, int64_t tokens);
+  void Keep(const KeptPrefix& kept);
+  void Share(const SharedPrefix& shared);
   int64_t AddRow(const StepRow& row);  // how many inputs it is
   void CheckScored(const StepRow& row, const StepSlot& slot, int64_t cached_before);
   void CheckPages() const;
@@ -43,6 +47,8 @@ class StepSlots {
   const RunnerInfo& info_;
   std::vector<StepSlot> slots_;
   std::vector<StepSlot> planned_;
+  std::vector<int64_t> prefixes_;  // their tokens; 0: a free place
+  std::vector<int64_t> planned_prefixes_;
   int64_t prompt_entries_ = 0;  // of the plan at hand
 };
 

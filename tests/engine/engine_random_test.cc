@@ -38,6 +38,7 @@ class RandomSchedule {
   }
 
   const EngineCounters& counters() const { return engine_.counters(); }
+  const CheckingRunner& runner() const { return runner_; }
 
  private:
   struct Sent {
@@ -56,6 +57,7 @@ class RandomSchedule {
     options.info.max_requests = static_cast<int32_t>(random_.Between(1, 12));
     options.info.max_step_tokens = random_.Between(1, 60);
     options.info.page_tokens = random_.Between(1, 9);
+    options.info.max_prefixes = random_.Coin() ? 0 : static_cast<int32_t>(random_.Between(1, 8));
     options.info.max_given_tokens = random_.Coin() ? 1 : random_.Between(2, 6);
     const int64_t of_one = (options.info.context + 6) / options.info.page_tokens + 1;
     options.info.pages = random_.Between(of_one, 3 * of_one);
@@ -112,6 +114,7 @@ class RandomSchedule {
     const RunnerInfo& info = options_.info;
     std::vector<int32_t> prompt(static_cast<size_t>(random_.Between(1, info.context)));
     for (int32_t& id : prompt) id = static_cast<int32_t>(random_.Below(info.vocab));
+    if (random_.Coin()) Continue(client, prompt);
     EngineRequest request = MakeRequest(prompt, random_.Between(-1, 50));
     if (random_.Coin()) {
       request.prompt_logprobs = static_cast<int32_t>(random_.Between(0, 6));  // 6 is too many
@@ -123,6 +126,22 @@ class RandomSchedule {
       request.params.min_tokens = static_cast<int32_t>(random_.Below(10));
     }
     client.sent.push_back({client.seen.Submit(request), {request}});
+  }
+
+  // As the next turn of a chat does: with the beginning of a prompt and its output.
+  void Continue(const Client& client, std::vector<int32_t>& prompt) {
+    if (client.sent.empty()) return;
+    const auto& [address, sent] =
+        client.sent[static_cast<size_t>(random_.Below(std::ssize(client.sent)))];
+    std::vector<int32_t> all = sent.request.prompt;
+    if (client.seen.HasEnded(address)) {
+      const std::vector<int32_t>& ids = client.seen.Of(address).ids;
+      all.insert(all.end(), ids.begin(), ids.end());
+    }
+    all.resize(static_cast<size_t>(random_.Between(0, std::ssize(all))));
+    prompt.insert(prompt.begin(), all.begin(), all.end());
+    const auto most = static_cast<size_t>(options_.info.context);
+    if (prompt.size() > most) prompt.resize(most);
   }
 
   // Of one that lives, mostly.
@@ -181,6 +200,7 @@ class RandomSchedule {
 
 TEST(EngineRandom, EveryRequestOfEveryScheduleEndsOnceWithItsOwnTokens) {
   EngineCounters sum;
+  int64_t trimmed = 0;
   for (uint64_t seed = 1; seed <= 300 / kSlowdown; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     RandomSchedule schedule(seed);
@@ -191,6 +211,9 @@ TEST(EngineRandom, EveryRequestOfEveryScheduleEndsOnceWithItsOwnTokens) {
     sum.rejected += counters.rejected;
     sum.stale_aborts += counters.stale_aborts;
     sum.preemptions += counters.preemptions;
+    sum.cached_tokens += counters.cached_tokens;
+    trimmed += schedule.runner().trimmed;
+    EXPECT_EQ(counters.cached_tokens, schedule.runner().shared_tokens);
     sum.tokens_discarded_stop += counters.tokens_discarded_stop;
     sum.tokens_discarded_abort += counters.tokens_discarded_abort;
     if (HasFailure()) return;
@@ -198,7 +221,7 @@ TEST(EngineRandom, EveryRequestOfEveryScheduleEndsOnceWithItsOwnTokens) {
   // The schedules reach what they are for.
   for (const int64_t count :
        {sum.ended, sum.aborted, sum.rejected, sum.stale_aborts, sum.preemptions,
-        sum.tokens_discarded_stop, sum.tokens_discarded_abort}) {
+        sum.tokens_discarded_stop, sum.tokens_discarded_abort, sum.cached_tokens, trimmed}) {
     EXPECT_GT(count, 100);
   }
 }

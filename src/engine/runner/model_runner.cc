@@ -31,11 +31,12 @@ const ModelRunnerOptions& Checked(const ModelRunnerOptions& options) {
   CheckInRange("max_requests", options.max_requests, 1, 1 << 20);
   CheckInRange("max_step_tokens", options.max_step_tokens, 1, 1 << 20);
   CheckInRange("max_logprobs", options.max_logprobs, -1, kMaxVocab);
+  CheckInRange("max_prefixes", options.max_prefixes, 0, (1 << 20) - options.max_requests);
   return options;
 }
 
 DecoderOptions OptionsOfDecoder(const Model& model, const ModelRunnerOptions& options) {
-  DecoderOptions decoder{.max_sequences = options.max_requests,
+  DecoderOptions decoder{.max_sequences = options.max_requests + options.max_prefixes,
                          .cache_tokens = options.cache_tokens,
                          .max_batch_tokens = options.max_step_tokens,
                          .backend = options.backend,
@@ -81,6 +82,7 @@ RunnerInfo InfoOf(const Checkpoint& checkpoint, const ModelRunnerOptions& option
           .pages = decoder.FreePages(),
           .max_given_tokens = 1,
           .max_logprobs = options.max_logprobs,
+          .max_prefixes = options.max_prefixes,
           .limits = options.limits};
 }
 
@@ -100,7 +102,8 @@ class ModelRunner::Impl {
         info_(InfoOf(checkpoint, options, decoder_)),
         slots_(info_),
         ring_(info_),
-        requests_(static_cast<size_t>(options.max_requests)) {
+        requests_(static_cast<size_t>(options.max_requests)),
+        prefixes_(static_cast<size_t>(options.max_prefixes)) {
     const size_t rows = requests_.size();
     for (Request& request : requests_) request.failure.reserve(engine::kMostFailureBytes);
     const auto inputs = static_cast<size_t>(options.max_step_tokens);
@@ -128,9 +131,12 @@ class ModelRunner::Impl {
     ring_.CheckLaunch();
     slots_.Apply(plan);
     is_broken_ = true;
+    for (const KeptPrefix& kept : plan.kept) Keep(kept);
     for (const int32_t slot : plan.ended) End(slot);
     for (const int32_t slot : plan.preempted) Preempt(slot);
     for (const RunnerRequest& request : plan.begun) Begin(request);
+    for (const SharedPrefix& shared : plan.shared) Share(shared);
+    for (const TrimmedPrefix& trimmed : plan.trimmed) Trim(trimmed);
     Compute(plan.rows);
     is_broken_ = false;
   }
@@ -142,7 +148,8 @@ class ModelRunner::Impl {
 
  private:
   struct Request {
-    bool has_state = false;  // in the decoder and the sampler
+    bool has_state = false;     // in the sampler, and
+    bool has_sequence = false;  // in the decoder
     SequenceHandle sequence = {};
     RequestHandle request = {};
     SamplingParams params = {};
@@ -154,6 +161,7 @@ class ModelRunner::Impl {
   };
 
   Request& At(int32_t slot) { return requests_[static_cast<size_t>(slot)]; }
+  SequenceHandle& PrefixAt(int32_t prefix) { return prefixes_[static_cast<size_t>(prefix)]; }
   size_t WidthOf(int32_t slot) const {
     return static_cast<size_t>(requests_[static_cast<size_t>(slot)].prompt_logprob_width);
   }
@@ -165,7 +173,27 @@ class ModelRunner::Impl {
     request.has_state = false;
     request.params = {};
     sampler_.Remove(request.request);
+    if (request.has_sequence) decoder_.Remove(request.sequence);
+  }
+
+  // The sequence changes its owner.
+  void Keep(const KeptPrefix& kept) {
+    Request& request = At(kept.slot);
+    decoder_.Truncate(request.sequence, kept.tokens);
+    PrefixAt(kept.prefix) = request.sequence;
+    request.has_sequence = false;
+  }
+
+  void Share(const SharedPrefix& shared) {
+    Request& request = At(shared.slot);
+    if (!request.has_state) return;  // it could not begin
     decoder_.Remove(request.sequence);
+    request.sequence = decoder_.Fork(PrefixAt(shared.prefix), shared.tokens);
+  }
+
+  void Trim(const TrimmedPrefix& trimmed) {
+    const SequenceHandle prefix = PrefixAt(trimmed.prefix);
+    trimmed.tokens == 0 ? decoder_.Remove(prefix) : decoder_.Truncate(prefix, trimmed.tokens);
   }
 
   void Preempt(int32_t slot) {
@@ -206,6 +234,7 @@ class ModelRunner::Impl {
   engine::StepSlots slots_;
   engine::StepRing ring_;
   std::vector<Request> requests_;  // by slot
+  std::vector<SequenceHandle> prefixes_;
   bool is_broken_ = false;
   GenerationStats stats_;
 
@@ -254,7 +283,7 @@ void ModelRunner::Impl::Add(const RunnerRequest& from) {
                     .choice = from.choice,
                     .max_new_tokens = static_cast<int32_t>(std::min(from.max_tokens, room))});
   request.sequence = decoder_.Add();
-  request.has_state = true;
+  request.has_state = request.has_sequence = true;
   const auto vocab = static_cast<int32_t>(info_.vocab);
   request.logprob_width = listed.has_value() ? 1 + (*listed < 0 ? vocab : *listed) : 0;
   request.prompt_logprob_width = from.prompt_logprob_width;

@@ -34,6 +34,7 @@ ScriptOptions Checked(ScriptOptions options) {
   CheckInRange("pages", options.pages, 1, INT64_MAX);
   CheckInRange("burst", options.burst, 1, kMostBurst);
   CheckInRange("max_logprobs", options.max_logprobs, 0, kMaxVocab);
+  CheckInRange("max_prefixes", options.max_prefixes, 0, 1 << 20);
   CheckInRange("step_time", options.step_time.count(), 0, INT64_MAX);
   CheckInRange("token_time", options.token_time.count(), 0, INT64_MAX);
   if (options.tokens.empty() && !options.echo) {
@@ -59,7 +60,8 @@ class ScriptRunner::Impl {
               .page_tokens = options_.page_tokens,
               .pages = options_.pages,
               .max_given_tokens = options_.burst,
-              .max_logprobs = options_.max_logprobs},
+              .max_logprobs = options_.max_logprobs,
+              .max_prefixes = options_.max_prefixes},
         slots_(info_),
         ring_(info_),
         requests_(static_cast<size_t>(options_.max_requests)) {

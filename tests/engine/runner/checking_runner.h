@@ -9,7 +9,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -104,18 +107,26 @@ class CheckingRunner final : public StepRunner {
   int64_t scored = 0;  // tokens of prompts
   int64_t begun = 0;
   int64_t preempted = 0;
+  int64_t shared_tokens = 0;
+  int64_t trimmed = 0;
   int64_t preempted_in_vain = 0;  // of these, that had drawn nothing since they began or went on
   size_t most_on_their_way = 0;
 
  private:
+  using Page = std::shared_ptr<int>;  // the cache's, which has several owners
+  struct Prefix {
+    std::vector<int32_t> tokens;
+    std::vector<Page> pages;
+  };
   struct Slot {
     TokenSource source;
     int64_t max_tokens = 0;
     std::optional<int32_t> logprobs;
     int32_t prompt_logprob_width = 0;
-    int64_t scored = 1;           // up to that place of the prompt
-    std::vector<int32_t> tokens;  // prompt and what was drawn
-    std::vector<int32_t> cache;   // what the model has read
+    int64_t scored = 1;            // up to that place of the prompt
+    std::vector<int32_t> tokens;   // prompt and what was drawn
+    std::vector<int32_t> cache;    // what the model has read
+    std::vector<Page> pages = {};  // of the cache
     size_t last_drawn = 0;
     bool has_drawn = false;  // since its cache was empty
     bool has_failed = false;
@@ -127,7 +138,74 @@ class CheckingRunner final : public StepRunner {
 
   std::optional<Slot>& At(int32_t slot) { return slots_.at(static_cast<size_t>(slot)); }
 
+  size_t PagesOf(size_t tokens) const {
+    const auto size = static_cast<size_t>(options_.info.page_tokens);
+    return (tokens + size - 1) / size;
+  }
+
+  void Keep(const KeptPrefix& kept, const StepPlan& plan) {
+    ASSERT_TRUE(At(kept.slot).has_value());
+    EXPECT_TRUE(std::ranges::find(plan.ended, kept.slot) != plan.ended.end());
+    EXPECT_GE(kept.prefix, 0);
+    EXPECT_LT(kept.prefix, options_.info.max_prefixes);
+    EXPECT_FALSE(prefixes_.contains(kept.prefix)) << "a taken place";
+    const Slot& slot = *At(kept.slot);
+    const auto tokens = static_cast<size_t>(kept.tokens);
+    EXPECT_GT(tokens, 0u);
+    EXPECT_EQ(kept.tokens % options_.info.page_tokens, 0);
+    ASSERT_LE(tokens, slot.cache.size());
+    prefixes_[kept.prefix] = {
+        {slot.cache.begin(), slot.cache.begin() + kept.tokens},
+        {slot.pages.begin(), slot.pages.begin() + static_cast<ptrdiff_t>(PagesOf(tokens))}};
+  }
+
+  void Share(const SharedPrefix& shared) {
+    ASSERT_TRUE(At(shared.slot).has_value());
+    ASSERT_TRUE(prefixes_.contains(shared.prefix));
+    const Prefix& prefix = prefixes_[shared.prefix];
+    Slot& slot = *At(shared.slot);
+    EXPECT_TRUE(slot.cache.empty());
+    EXPECT_EQ(slot.prompt_logprob_width, 0) << "tokens that are scored are read";
+    const auto tokens = static_cast<size_t>(shared.tokens);
+    ASSERT_LE(tokens, prefix.tokens.size());
+    ASSERT_LT(tokens, slot.tokens.size());
+    EXPECT_EQ(shared.tokens % options_.info.page_tokens, 0);
+    slot.cache.assign(prefix.tokens.begin(), prefix.tokens.begin() + shared.tokens);
+    slot.pages.assign(prefix.pages.begin(),
+                      prefix.pages.begin() + static_cast<ptrdiff_t>(PagesOf(tokens)));
+    EXPECT_TRUE(std::ranges::equal(slot.cache, std::span(slot.tokens).first(tokens)));
+    shared_tokens += shared.tokens;
+  }
+
+  void Trim(const TrimmedPrefix& trim) {
+    ASSERT_TRUE(prefixes_.contains(trim.prefix));
+    Prefix& prefix = prefixes_[trim.prefix];
+    ASSERT_LT(static_cast<size_t>(trim.tokens), prefix.tokens.size());
+    EXPECT_EQ(trim.tokens % options_.info.page_tokens, 0);
+    ++trimmed;
+    prefix.tokens.resize(static_cast<size_t>(trim.tokens));
+    prefix.pages.resize(PagesOf(prefix.tokens.size()));
+    if (trim.tokens == 0) prefixes_.erase(trim.prefix);
+  }
+
+  // Pages that several have count once.
+  void CheckPages() {
+    std::set<Page> pages;
+    for (auto& slot : slots_) {
+      if (!slot.has_value()) continue;
+      while (slot->pages.size() < PagesOf(slot->cache.size())) {
+        slot->pages.push_back(std::make_shared<int>());
+      }
+      pages.insert(slot->pages.begin(), slot->pages.end());
+    }
+    for (const auto& [place, prefix] : prefixes_) {
+      pages.insert(prefix.pages.begin(), prefix.pages.end());
+    }
+    EXPECT_LE(std::ssize(pages), options_.info.pages);
+  }
+
   void Run(const StepPlan& plan) {
+    for (const KeptPrefix& kept : plan.kept) Keep(kept, plan);
     for (const int32_t slot : plan.ended) {
       EXPECT_TRUE(At(slot).has_value()) << "a free slot ended: " << slot;
       At(slot).reset();
@@ -136,6 +214,7 @@ class CheckingRunner final : public StepRunner {
       ASSERT_TRUE(At(slot).has_value());
       EXPECT_FALSE(At(slot)->cache.empty()) << "nothing to give back";
       At(slot)->cache.clear();
+      At(slot)->pages.clear();
       ++preempted;
       if (!At(slot)->has_drawn && !At(slot)->has_failed) ++preempted_in_vain;
       At(slot)->has_drawn = false;
@@ -153,6 +232,8 @@ class CheckingRunner final : public StepRunner {
                               .tokens = prompt,
                               .cache = {}};
     }
+    for (const SharedPrefix& shared : plan.shared) Share(shared);
+    for (const TrimmedPrefix& trim : plan.trimmed) Trim(trim);
     rows_.clear();
     tokens_.resize(plan.rows.size());
     failures_.resize(plan.rows.size());
@@ -178,13 +259,7 @@ class CheckingRunner final : public StepRunner {
     EXPECT_LE(prompt_entries_, std::max(kUsualPromptEntries, 1 + listed));
     most_prompt_entries = std::max(most_prompt_entries, prompt_entries_);
     most_rows = std::max(most_rows, std::ssize(plan.rows));
-    int64_t pages = 0;
-    for (const auto& slot : slots_) {
-      if (!slot.has_value()) continue;
-      const int64_t size = options_.info.page_tokens;
-      pages += (std::ssize(slot->cache) + size - 1) / size;
-    }
-    EXPECT_LE(pages, options_.info.pages);
+    CheckPages();
     results_.rows = rows_;
   }
 
@@ -319,6 +394,7 @@ class CheckingRunner final : public StepRunner {
 
   CheckingOptions options_;
   std::vector<std::optional<Slot>> slots_;
+  std::map<int32_t, Prefix> prefixes_;
   std::deque<StepPlan> on_their_way_;
   int64_t launched_ = 0;
   int64_t awaited_ = 0;

@@ -191,6 +191,52 @@ TEST(ScriptRunner, RefusesPlansThatDoNotFit) {
               "at most two until the oldest is awaited");
 }
 
+TEST(ScriptRunner, RefusesPrefixesThatDoNotFit) {
+  ScriptRunner runner({.vocab = 10,
+                       .tokens = {1},
+                       .context = 40,
+                       .max_requests = 2,
+                       .page_tokens = 4,
+                       .max_prefixes = 2});
+  const SamplingParams params;
+  const std::vector<int32_t> prompt(9, 1);
+  const RunnerRequest begun[] = {{.slot = 0, .params = &params, .prompt = prompt},
+                                 {.slot = 1, .params = &params, .prompt = prompt}};
+  const StepRow rows[] = {{.slot = 0, .tokens = prompt}};
+  runner.Launch({.begun = begun, .rows = rows});
+  runner.Await();
+  const auto refused = [&](const StepPlan& plan, const char* parameter, const char* value,
+                           const char* allowed) {
+    ExpectError([&] { runner.Launch(plan); }, parameter, value, allowed);
+  };
+  const int32_t ended[] = {0};
+  const auto keep = [&](const KeptPrefix& kept) { return StepPlan{.kept = {&kept, 1}}; };
+  refused(keep({.slot = 2, .prefix = 0, .tokens = 8}), "kept.slot", "2", "[0, 1]");
+  refused(keep({.slot = 0, .prefix = 2, .tokens = 8}), "kept.prefix", "2", "[0, 1]");
+  refused(keep({.slot = 0, .prefix = 0, .tokens = 12}), "kept.tokens", "12", "[4, 9]");
+  refused(keep({.slot = 0, .prefix = 0, .tokens = 6}), "kept.tokens", "6",
+          "whole pages of 4 tokens");
+  const KeptPrefix kept[] = {{.slot = 0, .prefix = 1, .tokens = 8}};
+  runner.Launch({.kept = kept, .ended = ended});
+  runner.Await();
+  refused(keep({.slot = 1, .prefix = 1, .tokens = 0}), "kept.prefix", "1, which is taken",
+          "a free place");
+  const auto share = [&](const SharedPrefix& shared) { return StepPlan{.shared = {&shared, 1}}; };
+  refused(share({.slot = 0, .prefix = 1, .tokens = 4}), "shared.slot", "0, which is free",
+          "the slot of a request");
+  refused(share({.slot = 1, .prefix = 0, .tokens = 4}), "shared.tokens", "4", "0");
+  refused(share({.slot = 1, .prefix = 1, .tokens = 0}), "shared.tokens", "0", "[1, 8]");
+  const TrimmedPrefix longer[] = {{.prefix = 1, .tokens = 12}};
+  refused({.trimmed = longer}, "trimmed.tokens", "12", "[0, 8]");
+  // Shared first, then trimmed: the request has its pages all the same.
+  const SharedPrefix shared[] = {{.slot = 1, .prefix = 1, .tokens = 8}};
+  const TrimmedPrefix dropped[] = {{.prefix = 1, .tokens = 0}};
+  const StepRow last[] = {{.slot = 1, .tokens = std::span(prompt).last(1)}};
+  runner.Launch({.shared = shared, .trimmed = dropped, .rows = last});
+  EXPECT_EQ(runner.Await().rows[0].tokens.size(), 1u);
+  refused({.shared = shared}, "shared.tokens", "8", "0");
+}
+
 TEST(ScriptRunner, ABurstIsOneInputOfTheStepThatReadsIt) {
   ScriptRunner runner({.vocab = 10, .tokens = {1}, .max_step_tokens = 3, .burst = 8});
   OneStream stream(runner);
