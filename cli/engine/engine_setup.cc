@@ -21,6 +21,7 @@ std::unique_ptr<ModelRunner> MakeRunner(const EngineSetup& setup, const Checkpoi
   options.max_step_tokens = setup.step_tokens;
   options.cache_tokens = setup.cache_tokens;
   options.max_logprobs = setup.max_logprobs;
+  options.max_prefixes = setup.max_prefixes;
   options.planes = HeadPlanesFor(setup.head, checkpoint, checkpoint.generation_config().params, {},
                                  plane_options, parallel);
   options.backend = setup.backend;
@@ -63,6 +64,12 @@ void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup, const EngineFlag
       .add_option("--cache-tokens", setup.cache_tokens,
                   "tokens that the cache holds; 0: a context for each request, within 1 GiB")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->capture_default_str();
+  command
+      .add_option("--max-prefixes", setup.max_prefixes,
+                  "ended requests that stay in the cache while it has room: a request that begins "
+                  "with the same tokens reads only what follows; 0: none")
+      ->check(CLI::Range(0, 1 << 16))
       ->capture_default_str();
   AddStepsInFlightFlag(command, setup.steps_in_flight);
   command

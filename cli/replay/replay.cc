@@ -161,7 +161,7 @@ void AddReplay(CLI::App& app, std::function<void()>& action) {
           ->type_name("ENDPOINT");
   for (const char* flag :
        {"--weights", "--threads", "--head", "--backend", "--max-requests", "--step-tokens",
-        "--cache-tokens", "--steps-in-flight", "--max-logprobs"}) {
+        "--cache-tokens", "--max-prefixes", "--steps-in-flight", "--max-logprobs"}) {
     engine->excludes(command->get_option(flag));
   }
   command

@@ -39,6 +39,7 @@ constexpr std::pair<const char*, const char*> kEngineFlags[] = {
     {"--engine-requests", "--max-requests"},
     {"--step-tokens", "--step-tokens"},
     {"--cache-tokens", "--cache-tokens"},
+    {"--max-prefixes", "--max-prefixes"},
     {"--steps-in-flight", "--steps-in-flight"},
     {"--max-logprobs", "--max-logprobs"}};
 
