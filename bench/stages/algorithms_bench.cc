@@ -48,8 +48,8 @@ std::vector<RankedCall> RankedCalls(CallSetup setup, std::span<const TokenResult
     const RowReads reads = ReadsOf(call, store, options.rows);
     call.Prepare(store.Hot(0), 0);
     ranked.push_back({research::Algorithms()[i].name, false, Summary(std::move(samples[i])), reads,
-                      research::RanBy(research::Algorithms()[i].algorithm, call.Work()), compared,
-                      different});
+                      research::AlgorithmThatRan(research::Algorithms()[i].algorithm, call.Work()),
+                      compared, different});
   }
   return ranked;
 }

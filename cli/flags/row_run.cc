@@ -82,7 +82,7 @@ void RowRun::Sample() {
   research::Sample({view, {&select, 1}, {&key_, 1}}, options_.params.draw_method,
                    options_.execution.algorithm, {&token_, 1},
                    {.backend = backend, .workspace = workspace.span(), .work = {&work, 1}});
-  ran_ = research::RanBy(options_.execution.algorithm, work);
+  ran_ = research::AlgorithmThatRan(options_.execution.algorithm, work);
   logprobs_ = MakeLogprobs(logits(), view, options_.params, token_, backend);
 }
 

@@ -83,7 +83,7 @@ class TextStream {
   bool StepWithin(int32_t id, std::string& text);
   void PassOn(const text::TokenEntry& piece, std::string& text);
   uint32_t QuickSize() const;
-  void SetQuickSize();
+  void UpdateQuickSize();
   void StepThrough(std::span<const int32_t> ids, std::string& text);
   size_t CountBeforeStopToken(std::span<const int32_t> ids) const;
   void Add(std::span<const int32_t> ids, std::string& text);

@@ -170,7 +170,7 @@ void Engine::Impl::Submit(ClientId client, EngineRequest request) {
   Count();
 }
 
-// Null for a request that nothing has to be computed of.
+// Returns null for a request without output tokens and without prompt tokens to score.
 engine::LiveRequest* Engine::Impl::Accept(ClientId client, EngineRequest& request) {
   engine::CheckRequest(request, info_);
   const int64_t prompt_size = std::ssize(request.prompt);
@@ -187,7 +187,7 @@ engine::LiveRequest* Engine::Impl::Accept(ClientId client, EngineRequest& reques
   const engine::Waiting& its = schedule_.new_waiting(client);
   CheckShare("waiting requests", all.requests + 1, its.requests + 1, options_.max_waiting,
              clients_.count());
-  // What a client has nothing of, it is not too much of.
+  // A client without a waiting request is never over its share, however long this prompt is.
   CheckShare("tokens of waiting prompts", all.tokens + prompt_size,
              its.requests == 0 ? 0 : its.tokens + prompt_size, options_.max_waiting_tokens,
              clients_.count());

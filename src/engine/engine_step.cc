@@ -23,6 +23,7 @@ void CheckPrompt(const engine::LiveRequest& request, const StepRow& row,
   CheckSize("prompt.values of a row of the runner", given.values.size(), row.scored * given.width);
 }
 
+// The tokens before the first without an id, which has a status. Later ones are ignored.
 size_t CountDrawn(const StepRowResult& result) {
   const auto end = std::find_if(result.tokens.begin(), result.tokens.end(),
                                 [](const TokenResult& token) { return token.id < 0; });
@@ -108,8 +109,8 @@ void Engine::Impl::GiveAborts() {
   }
 }
 
-// A runner that has thrown is not called any more. What else is thrown in a step leaves it as it
-// is: it may be computing another one.
+// A runner that has thrown is not called again. After any other exception of a step the runner
+// still works, and the destructor awaits the steps that it computes.
 template <typename Call>
 void Engine::Impl::CallRunner(Call call) {
   try {
@@ -126,7 +127,7 @@ void Engine::Impl::Launch(engine::Clock& clock) {
   if (step.IsEmpty()) return;
   for (const StepRow& row : step.rows) counters_.prompt_tokens += std::ssize(row.tokens);
   ++counters_.steps;
-  ++in_flight_;  // whatever it throws, it has seen the plan
+  ++in_flight_;  // before the call: a runner that throws has read the plan too
   counters_.own_ns += clock.Lap();
   CallRunner([&] { runner_.Launch(step.view()); });
   counters_.model_ns += clock.Lap();

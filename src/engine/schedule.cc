@@ -128,7 +128,8 @@ void Schedule::Plan(PlannedStep& step) {
   entry_budget_ = prompt_entries_;
   PlanDecoding(step);
   PlanPrompts(step);
-  // What was given back in this plan has been taken, or does not suffice.
+  // After a preemption no request is admitted: running requests took the pages that it gave back,
+  // or still lack some.
   if (step.preempted.empty()) Admit(step);
   prefixes_.ShrinkTo(free_pages_);
   prefixes_.Emit(step.kept, step.trimmed);

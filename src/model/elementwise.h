@@ -49,7 +49,7 @@ inline float GeluTanh(float x) {
   return x / (1.0f + Exp(u * kGeluScale));
 }
 
-// cap * tanh(x / cap), in (-cap, cap). cap > 0.
+// cap * tanh(x / cap), in [-cap, cap]: large |x| round to the cap itself. cap > 0.
 inline float SoftCap(float x, float cap) {
   const float z = x / cap;
   const float e = Exp(-2.0f * std::fabs(z));

@@ -105,10 +105,10 @@ Rotary MakeRotary(const JsonFields* scaling, double theta, int64_t head_dim, int
 
   // "type" is the older name.
   const std::string kind = scaling->Text("rope_type", scaling->Text("type", "default"));
-  const float turned = scaling->Number("partial_rotary_factor", 1.0, 0.0, 1.0);
-  if (turned != 1.0f) scaling->Refuse("partial_rotary_factor", ToText(turned), "1");
+  const float turned_share = scaling->Number("partial_rotary_factor", 1.0, 0.0, 1.0);
+  if (turned_share != 1.0f) scaling->Refuse("partial_rotary_factor", ToText(turned_share), "1");
   if (kind == "linear") {
-    const float factor = scaling->Number("factor", std::nullopt, 1e-3, 1e6);
+    const float factor = scaling->Number("factor", std::nullopt, 1.0, 1e6);
     for (float& frequency : rotary.frequencies) frequency /= factor;
   } else if (kind == "llama3") {
     ScaleLikeLlama3(*scaling, context, rotary.frequencies);

@@ -1,8 +1,8 @@
 // One row of logits that is spread over vocabulary shards, seen only through sums over its tokens.
 //
-// Every question here is one integer sum (or one maximum) over all tokens, so shards answer it each
-// for its own slice and add up: exact, in any order. Ranks are positions in the total order of the
-// whole row.
+// Every method is made of integer sums (or a maximum) over all tokens. Each shard sums its own
+// slice, so the total is exact in any order. A rank here is a position in the total order of the
+// whole row, not a process.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class ShardedRow {
       const semantics::RowScan part = semantics::ScanRow(Part(s));
       whole.support += part.support;
       whole.max = std::max(whole.max, part.max);
-      // A slice without support says nothing of the row.
+      // A slice without support does not change the row's status.
       if (part.status != RowStatus::kEmptySupport) {
         whole.status = semantics::Worse(whole.status, part.status);
       }
@@ -72,7 +72,8 @@ class ShardedRow {
   }
 
   // The largest finite value for which `holds`, which is true up to some value and false above;
-  // the lowest finite value when it holds nowhere.
+  // the lowest finite value when it holds nowhere. Calls `holds` up to 32 times; one that counts
+  // reads the whole row each time.
   template <typename Predicate>
   static float LargestValue(Predicate holds) {
     uint32_t low = semantics::OrderKey(-semantics::FloatOf(0x7f7fffffu));

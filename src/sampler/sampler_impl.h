@@ -64,7 +64,7 @@ class Sampler::Impl {
   };
 
   void BeginStep() { ++steps_; }
-  // Of each request of the step that has begun, which takes it once.
+  // Marks the request as part of the step and returns its state. Throws Error if the step has it.
   const RequestState& TakeIntoStep(RequestHandle request);
   void CheckStep(const StepInput& input, const StepOutput& output);
   void CheckStepFromHead(std::span<const RequestHandle> requests, int64_t rows, int64_t vocab);

@@ -1,5 +1,5 @@
-// A Cut with its ties resolved to an id, so that it decides for any token of its row, in any order,
-// what CutWalk decides for one after the other.
+// A Cut with ids in place of its tie counts. Keeps tests any token of the row by itself; CutWalk
+// needs all of them in order.
 #pragma once
 
 #include <limits>
@@ -21,7 +21,7 @@ struct PlacedCut {
   }
 };
 
-// Where a count of ties ends. A larger count than the row has ends after all of them.
+// The id for a count that is larger than the row's number of ties: all of them.
 inline constexpr int32_t kAfterAllTies = std::numeric_limits<int32_t>::max();
 
 SLUICE_HD inline PlacedCut PlaceCut(const Row& row, const Cut& cut) {

@@ -70,7 +70,7 @@ class Completions {
   // Answers the exchange or takes it on; see Handler::Handle. Validation, the engine's refusal and
   // overload get a status of their own: a 200 goes out only when the engine has taken all choices;
   // of a stream also when it has kept silent for keep_alive (completions/live_exchange.h).
-  // max_tokens beyond what the context leaves is what the context leaves.
+  // A larger max_tokens is reduced to the tokens that the context leaves.
   std::unique_ptr<Answer> Begin(Exchange& exchange, Api api);
 
   void Poll();  // when client.event_fd() is readable, and after Begin

@@ -84,8 +84,9 @@ class Server::Impl {
                           .vocab = text.vocab(),
                           .engine_observer = std::move(observer)});
   }
-  // That an engine is still to come, and that it has come, is no news. One of vLLM may take minutes
-  // to come, or be of another version, and says which.
+  // Logs changes of an engine's health, except the wait for its first connection and that
+  // connection. A vLLM engine that gives a reason is always logged, because it may take minutes to
+  // start or have another version.
   void SayState(const EngineState& state) {
     const bool has_cause = IsVllmEndpoint(state.endpoint) && !state.reason.empty();
     const bool is_news = has_cause || known_.contains(state.endpoint);

@@ -1,5 +1,5 @@
 // A ParallelFor for commands, bindings and benches: threads that wait for work, the caller among
-// them as worker 0. Nothing of the library makes one of its own.
+// them as worker 0. The library itself never creates one.
 #pragma once
 
 #include <unistd.h>
@@ -19,8 +19,13 @@ namespace sluice {
 class ThreadPool {
  public:
   explicit ThreadPool(int workers) : process_(getpid()) {
-    for (int worker = 1; worker < workers; ++worker) {
-      threads_.emplace_back([this, worker] { Wait(worker); });
+    try {
+      for (int worker = 1; worker < workers; ++worker) {
+        threads_.emplace_back([this, worker] { Wait(worker); });
+      }
+    } catch (...) {  // no destructor runs, and a joinable thread would end the process
+      Join();
+      throw;
     }
   }
   ~ThreadPool() {
@@ -28,9 +33,7 @@ class ThreadPool {
       for (std::thread& thread : threads_) thread.detach();
       return;
     }
-    is_over_ = true;
-    StartRound();
-    for (std::thread& thread : threads_) thread.join();
+    Join();
   }
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -45,7 +48,14 @@ class ThreadPool {
   }
 
  private:
+  void Join() {
+    is_over_ = true;
+    StartRound();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
   void Run(int64_t count, ParallelFor::Task task, void* state) {
+    // Worker 0 is right for every such caller: its call has a state of its own.
     if (getpid() != process_ || is_serving_.exchange(true)) {
       for (int64_t index = 0; index < count; ++index) task(state, index, 0);
       return;

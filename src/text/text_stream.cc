@@ -26,6 +26,7 @@ TextStream::TextStream(Tokenizer tokenizer, const TextStreamOptions& options,
   if (!stop_token_ids_.empty()) {
     stop_free_size_ = static_cast<uint32_t>(std::max(stop_token_ids_.front(), 0));
   }
+  UpdateQuickSize();  // the prompt may have left the detokeniser plain
 }
 
 const Delta& TextStream::Step(std::span<const int32_t> ids, std::string& text) {
@@ -48,7 +49,7 @@ const Delta& TextStream::StepAny(std::span<const int32_t> ids, std::string& text
   if (delta_.finish != FinishReason::kNone) return delta_;
   scanner_.TakeCount(delta_.tokens);
   StepThrough(ids, text);
-  SetQuickSize();
+  UpdateQuickSize();
   return delta_;
 }
 
@@ -68,7 +69,7 @@ bool TextStream::StepWithin(int32_t id, std::string& text) {
   if (!scanner_.StepWithin(bytes, piece->size, begins, text)) return false;
   delta_.first_token = delta_.last_token;
   Take(scanner_.result_);
-  SetQuickSize();
+  UpdateQuickSize();
   return true;
 }
 
@@ -80,12 +81,13 @@ inline void TextStream::PassOn(const text::TokenEntry& piece, std::string& text)
   ++delta_.tokens;
 }
 
-// Ids below it are no stop tokens, and their text needs no more than a look at itself.
+// Ids below it are not stop tokens, and a plain token among them changes no state of the
+// detokeniser. 0: no id is.
 inline uint32_t TextStream::QuickSize() const {
   return std::min(detokenizer_.plain_size_, stop_free_size_);
 }
 
-inline void TextStream::SetQuickSize() {
+inline void TextStream::UpdateQuickSize() {
   const bool is_quick = delta_.finish == FinishReason::kNone && scanner_.is_idle_;
   quick_size_ = is_quick ? QuickSize() : 0;
 }

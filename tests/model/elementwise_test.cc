@@ -74,7 +74,7 @@ TEST(GeluTanh, IsTheFormulaWithTanh) {
   });
 }
 
-TEST(SoftCap, IsATanhThatStaysBelowTheCap) {
+TEST(SoftCap, IsATanhThatNeverExceedsTheCap) {
   ForManyFloats(1e6f, [](float x) {
     const float y = SoftCap(x, 30.0f);
     // Absolute: 1 - e loses the low bits of small values, which no softmax can tell from zero.

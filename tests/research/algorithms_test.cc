@@ -236,7 +236,7 @@ TEST_P(Algorithms, EachHasItsOwnLoop) {
       const SelectWork work =
           SelectedBy(info.algorithm, {batch.view(), {&params, 1}}, backend()).work[0];
       if (info.algorithm <= Algorithm::kCertified) continue;
-      EXPECT_EQ(research::RanBy(info.algorithm, work), info.algorithm) << info.name;
+      EXPECT_EQ(research::AlgorithmThatRan(info.algorithm, work), info.algorithm) << info.name;
       EXPECT_GE(work.elements_read, 32000) << info.name;
       EXPECT_EQ(std::count(reads.begin(), reads.end(), work.elements_read), 0)
           << info.name << " reads " << work.elements_read << ", as another does";

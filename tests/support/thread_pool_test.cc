@@ -3,12 +3,16 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <system_error>
 #include <type_traits>
 #include <vector>
+
+#include "tests/support/slowdown.h"
 
 namespace sluice::test {
 namespace {
@@ -59,6 +63,25 @@ TEST(ThreadPool, ServesACallWithinACall) {
 }
 
 // A forked process has none of the threads and does the work itself.
+TEST(ThreadPool, OfMoreThreadsThanThereIsRoomForThrows) {
+  if (kSlowdown > 1) GTEST_SKIP() << "a sanitizer takes more addresses than the limit allows";
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit limit{size_t{512} << 20,
+                       size_t{512} << 20};  // bytes; a thread has a stack of 8 MiB
+    setrlimit(RLIMIT_AS, &limit);
+    try {
+      const ThreadPool pool(1000);
+    } catch (const std::system_error&) {
+      _exit(0);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
 TEST(ThreadPool, WorksInAForkedProcess) {
   ThreadPool pool(2);
   const pid_t child = fork();

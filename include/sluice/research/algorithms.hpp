@@ -55,6 +55,6 @@ void Sample(const SelectInput& input, DrawMethod method, Algorithm algorithm,
 
 // The algorithm that gave an answer, from what execution.work says: kAuto where none ran.
 // SelectWork names algorithms of the core only.
-Algorithm RanBy(Algorithm algorithm, const SelectWork& work);
+Algorithm AlgorithmThatRan(Algorithm algorithm, const SelectWork& work);
 
 }  // namespace sluice::research

@@ -21,7 +21,7 @@ bool HasNan(const semantics::Row& hidden) {
   return false;
 }
 
-// What RowCertificate::ComputeAllowed takes fewer bytes for than scores.
+// Whether the mask allows so few tokens that ComputeAllowed reads fewer bytes than scores take.
 bool AreFewAllowed(const int32_t* bitmask, int64_t vocab) {
   return bitmask != nullptr && RowCertificate::AllowedCount(bitmask, vocab) <= FewAllowed(vocab);
 }

@@ -43,9 +43,9 @@ class HeldRows {
     tokens_ += std::ssize(row.ids);
   }
 
-  // The next ones, of so many bytes of a frame at most, but at least a token. A request that has
-  // too much for that has the rest, and its end, in the next call's: first the log-probabilities of
-  // its prompt, then its tokens. Valid until the next call of anything.
+  // Returns the next rows: at most most_bytes of a frame, but at least one token. A request that
+  // does not fit is split: log-probabilities of its prompt come first, then tokens, and its end
+  // comes with the last part. The rows are valid until the next call of any method.
   std::span<const OutputRow> Next(size_t most_bytes) {
     rows_.clear();
     size_t left = most_bytes;

@@ -129,7 +129,7 @@ void VllmLink::Listen() {
 }
 
 bool VllmLink::Turn(Clock::time_point now) {
-  // After a pause nothing can have been heard, so it says nothing of the engine.
+  // While this thread paused it received nothing, so a pause is not silence of the engine.
   if (now - last_turn_ > options_.stall_timeout / 2) {
     quiet_since_ = std::min(now, quiet_since_ + (now - last_turn_));
   }

@@ -55,8 +55,8 @@ void Read(FrameReader& reader, std::optional<T>& to) {
   to.reset();
   if (!reader.TakeNil()) Read(reader, to.emplace());
 }
-// Grows with what has been read. An element that is much larger than its bytes comes at most so
-// often; no request may have more.
+// The list grows as elements are read. Elements that take much more memory than their bytes are
+// limited to this many; no request may have more.
 constexpr size_t kMostLargeElements = 1 << 15;
 template <typename T>
 void Read(FrameReader& reader, std::vector<T>& to) {

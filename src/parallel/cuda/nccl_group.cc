@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 void RequireNccl(ncclResult_t result, const char* what) {
   if (result == ncclSuccess) return;
-  throw Error(ErrorCode::kUnavailable, what, ncclGetErrorString(result), "what NCCL can do");
+  throw Error(ErrorCode::kUnavailable, what, ncclGetErrorString(result), "a call that succeeds");
 }
 
 class NcclGroup final : public NcclShardGroup {
@@ -135,8 +135,8 @@ class NcclGroup final : public NcclShardGroup {
     std::vector<std::byte> all(static_cast<size_t>(ranks()));
     group_.AllGather({&own, 1}, all);
     throw Error(ErrorCode::kUnavailable, "a sharded step",
-                state == ncclSuccess ? "no end of it" : ncclGetErrorString(state),
-                "an answer within " + std::to_string(limit_.count()) + " ms");
+                state == ncclSuccess ? "unfinished" : ncclGetErrorString(state),
+                "an end within " + std::to_string(limit_.count()) + " ms");
   }
 
   ShardGroup& group_;

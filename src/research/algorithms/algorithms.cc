@@ -175,7 +175,7 @@ void Sample(const SelectInput& input, DrawMethod method, Algorithm algorithm,
              With(execution, SelectAlgorithm::kAuto));
 }
 
-Algorithm RanBy(Algorithm algorithm, const SelectWork& work) {
+Algorithm AlgorithmThatRan(Algorithm algorithm, const SelectWork& work) {
   if (work.elements_read == 0) return Algorithm::kAuto;
   return CoreAlgorithm(algorithm) ? AlgorithmOf(work.algorithm) : algorithm;
 }

@@ -111,7 +111,7 @@ class PinnedRing {
     entries_[(first_ + live_) % kEvents].arrived.Record(stream);
     ++live_;
   }
-  // Of what was taken last, some may be on its way, and something failed. Does not throw.
+  // Ends a Take after a copy that failed; part of the piece may still be in flight. Does not throw.
   void NotSent(cudaStream_t stream) {
     if (cudaEventRecord(entries_[(first_ + live_) % kEvents].arrived, stream) == cudaSuccess) {
       ++live_;
