@@ -79,7 +79,8 @@ class Engine {
   // Whether Step has anything to do.
   bool HasWork() const;
 
-  // With nothing to compute but grammars that are being compiled, Step waits a millisecond for them.
+  // With nothing to compute but grammars that are being compiled, Step waits a millisecond for
+  // them.
   //
   // Plans and launches a step, and reads the oldest one that is due. Valid until the next call of
   // anything that is not const. Takes no memory for a request that decodes (but for the list of its

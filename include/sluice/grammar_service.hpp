@@ -1,5 +1,5 @@
-// What an Engine needs for requests with a grammar: threads that compile grammars and fill the masks
-// of draws, so that no other request waits for either.
+// What an Engine needs for requests with a grammar: threads that compile grammars and fill the
+// masks of draws, so that no other request waits for either.
 #pragma once
 
 #include <cstdint>

@@ -61,9 +61,8 @@ class CompileQueue {
     int64_t fewest = most_running_;
     for (auto job = waiting_.begin(); job != waiting_.end(); ++job) {
       if (job->IsLong() && long_ones >= LongLimit()) continue;
-      const int64_t its = Count(running_, [&](const CompileJob& one) {
-        return one.client == job->client;
-      });
+      const int64_t its =
+          Count(running_, [&](const CompileJob& one) { return one.client == job->client; });
       if (its >= fewest) continue;
       fewest = its;
       best = job;

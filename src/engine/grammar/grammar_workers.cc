@@ -105,8 +105,7 @@ std::shared_ptr<RequestGrammar> GrammarWorkers::Add(int32_t client, const Output
   CheckInRange(name + ".size()", static_cast<int64_t>(grammar.text.size()), 0,
                static_cast<int64_t>(options_.limits.text_bytes));
   auto request = std::make_shared<RequestGrammar>(*this, counters);
-  const std::optional<Grammar> cached =
-      compiler_.Find(grammar.kind, grammar.text, grammar.options);
+  const std::optional<Grammar> cached = compiler_.Find(grammar.kind, grammar.text, grammar.options);
   if (cached.has_value()) {
     request->Begin(*cached);
     return request;

@@ -25,9 +25,7 @@ void Read(FrameReader& reader, LogprobMode& to) { to = reader.Enum(LogprobMode::
 void Read(FrameReader& reader, StopAt& to) { to = reader.Enum(StopAt::kFrontend); }
 void Read(FrameReader& reader, Utf8Errors& to) { to = reader.Enum(Utf8Errors::kHfRun); }
 void Read(FrameReader& reader, Incomplete& to) { to = reader.Enum(Incomplete::kDrop); }
-void Read(FrameReader& reader, GrammarKind& to) {
-  to = reader.Enum(GrammarKind::kStructuralTag);
-}
+void Read(FrameReader& reader, GrammarKind& to) { to = reader.Enum(GrammarKind::kStructuralTag); }
 void Read(FrameReader& reader, GenerationEnd& to) { to = reader.Enum(GenerationEnd::kEngineLost); }
 void Read(FrameReader& reader, ErrorCode& to) { to = reader.Enum(ErrorCode::kExhausted); }
 void Read(FrameReader& reader, RowStatus& to) {
