@@ -53,6 +53,10 @@ class Schedule {
   int64_t MostPages(int64_t prompt_size, int64_t room) const;
 
   void Add(LiveRequest& request);  // after all that wait
+  // Waits, but is not served until Release adds it.
+  void Hold(LiveRequest& request);
+  void Release(LiveRequest& request);
+  LiveRequest* first_held() const { return first_held_; }
   // A request that ended: its slot is among the ended ones of the next plan.
   void Remove(LiveRequest& request);
 
@@ -63,7 +67,8 @@ class Schedule {
   void Plan(PlannedStep& step);
 
   int64_t running() const { return std::ssize(running_) - ended_running_; }
-  int64_t waiting() const { return waiting_; }
+  int64_t waiting() const { return waiting_ + held_; }
+  int64_t held() const { return held_; }
   const Waiting& new_waiting() const { return new_waiting_; }
   const Waiting& new_waiting(ClientId client) const {
     return new_waiting_of_[static_cast<size_t>(client.slot)];
@@ -71,7 +76,7 @@ class Schedule {
   int64_t free_pages() const { return free_pages_; }  // that no request has
   int64_t cached_tokens() const { return cached_tokens_; }
   int64_t preemptions() const { return preemptions_; }
-  bool HasWork() const { return running() + waiting_ > 0 || !freed_slots_.empty(); }
+  bool HasWork() const { return running() + waiting() > 0 || !freed_slots_.empty(); }
 
   // One of the live requests, until there are none.
   LiveRequest* AnyLive();
@@ -80,6 +85,7 @@ class Schedule {
   int64_t PagesFor(int64_t tokens) const;
   void Enqueue(LiveRequest& request, LiveRequest* next);
   void Unlink(LiveRequest& request);
+  void UnlinkHeld(LiveRequest& request);
   void CountNew(const LiveRequest& request, int64_t sign);
   void PlanDecoding(PlannedStep& step);
   void PlanPrompts(PlannedStep& step);
@@ -113,6 +119,8 @@ class Schedule {
   LiveRequest* first_waiting_ = nullptr;
   LiveRequest* last_waiting_ = nullptr;
   int64_t waiting_ = 0;
+  LiveRequest* first_held_ = nullptr;
+  int64_t held_ = 0;
   Waiting new_waiting_;
   std::vector<Waiting> new_waiting_of_;  // by the slot of the client
   int64_t preemptions_ = 0;
