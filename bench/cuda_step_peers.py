@@ -5,7 +5,7 @@
     python3 bench/cuda_step_peers.py --vllm DIR --sluice FILE [--flashinfer-modules DIR]
         [--task NAME]... [--json FILE]
 
-The requests are those of sluice_cuda_step (bench/cuda_step.cu), which writes its rows: k = 50,
+The requests are those of sluice_cuda_step (bench/cuda/cuda_step.cu), which writes its rows: k = 50,
 p = 0.9, 256 tokens of prompt and 256 of output, rows like a model's, in fp32. DIR has the files of
 vLLM's package; its Sampler runs as it is, by three paths: native (torch sorts), triton (its own
 kernels) and flashinfer, which it takes when no request has a seed.

@@ -42,7 +42,7 @@ HEADS = ("dither4", "strict")
 PROMPTS = ("Once upon a time", "The king said to his youngest daughter,",
            "In the middle of the forest there stood", "\"Who are you?\" asked the")
 ARTICLE = ("sort", "filter_sort", "filter_scan", "quick_find_max", "histogram", "quickselect")
-SIZES = (5, 29, 80, 999)  # the kinds of rows of bench/rows.h, and what lies between them
+SIZES = (5, 29, 80, 999)  # the kinds of rows of bench/support/rows.h, and what lies between them
 FAR = 8  # tokens: what overlaps there is the language's, not the sentence's
 BATCH = 128  # rows that a truncation's workspace is shared by
 

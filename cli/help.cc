@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "cli/choices.h"
+#include "cli/flags/choices.h"
 #include "cli/help_examples.h"
 #include "cli/text.h"
 

@@ -9,31 +9,31 @@
 #include <functional>
 #include <iostream>
 
-#include "cli/bench.h"
-#include "cli/choices.h"
-#include "cli/completion.h"
-#include "cli/demo.h"
-#include "cli/demo_row.h"
-#include "cli/explain.h"
+#include "cli/bench/bench.h"
+#include "cli/completion/completion.h"
+#include "cli/demo/demo.h"
+#include "cli/demo/demo_row.h"
+#include "cli/flags/choices.h"
+#include "cli/inspect/explain.h"
 #ifdef SLUICE_HAS_ENGINE
-#include "cli/generate.h"
-#include "cli/inspect_model.h"
-#include "cli/trace.h"
+#include "cli/files/trace.h"
+#include "cli/generate/generate.h"
+#include "cli/inspect/inspect_model.h"
 #endif
 #ifdef SLUICE_HAS_LINK
-#include "cli/engine.h"
-#include "cli/mock_engine.h"
-#include "cli/replay.h"
+#include "cli/engine/engine.h"
+#include "cli/engine/mock_engine.h"
+#include "cli/replay/replay.h"
 #endif
 #ifdef SLUICE_HAS_SERVER
-#include "cli/serve.h"
+#include "cli/serve/serve.h"
 #endif
+#include "cli/flags/param_flags.h"
+#include "cli/flags/params_table.h"
 #include "cli/help.h"
-#include "cli/inspect.h"
-#include "cli/inspect_row.h"
+#include "cli/inspect/inspect.h"
+#include "cli/inspect/inspect_row.h"
 #include "cli/interrupt.h"
-#include "cli/param_flags.h"
-#include "cli/params_table.h"
 #ifdef SLUICE_HAS_TEXT
 #include "cli/text_commands.h"
 #endif

@@ -6,8 +6,8 @@
 #include <iostream>
 #include <memory>
 
-#include "cli/choices.h"
-#include "cli/file.h"
+#include "cli/files/file.h"
+#include "cli/flags/choices.h"
 #include "cli/text.h"
 #include "json/writer.h"
 #include "sluice/detokenizer.hpp"

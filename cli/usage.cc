@@ -6,8 +6,8 @@
 #include <optional>
 #include <string_view>
 
-#include "cli/choices.h"
-#include "cli/param_flags.h"
+#include "cli/flags/choices.h"
+#include "cli/flags/param_flags.h"
 #include "cli/text.h"
 
 namespace sluice::cli {

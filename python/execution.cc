@@ -5,7 +5,7 @@
 #include <string>
 
 #include "python/errors.h"
-#include "python/numbers.h"
+#include "python/values/numbers.h"
 #include "sluice/version.hpp"
 
 namespace sluice::python {

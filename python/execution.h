@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <span>
 
-#include "python/keywords.h"
+#include "python/values/keywords.h"
 #include "sluice/execution.hpp"
 #include "sluice/research/algorithms.hpp"
 #include "support/thread_pool.h"

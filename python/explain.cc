@@ -9,15 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "python/arrays.h"
-#include "python/calls.h"
 #include "python/errors.h"
-#include "python/keywords.h"
-#include "python/numbers.h"
-#include "python/params.h"
-#include "python/request.h"
-#include "python/results.h"
-#include "python/signature.h"
+#include "python/values/arrays.h"
+#include "python/values/calls.h"
+#include "python/values/keywords.h"
+#include "python/values/numbers.h"
+#include "python/values/params.h"
+#include "python/values/request.h"
+#include "python/values/results.h"
+#include "python/values/signature.h"
 
 namespace sluice::python {
 namespace {

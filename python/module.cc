@@ -1,12 +1,12 @@
 // The extension module sluice._sluice. sluice/__init__.py names what of it is public.
 #include <nanobind/nanobind.h>
 
-#include "python/calls.h"
 #include "python/errors.h"
 #include "python/execution.h"
-#include "python/keywords.h"
-#include "python/params.h"
-#include "python/results.h"
+#include "python/values/calls.h"
+#include "python/values/keywords.h"
+#include "python/values/params.h"
+#include "python/values/results.h"
 
 NB_MODULE(_sluice, module) {
   using namespace sluice::python;  // NOLINT(google-build-using-namespace)

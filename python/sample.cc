@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <string>
 
-#include "python/calls.h"
 #include "python/errors.h"
-#include "python/numbers.h"
-#include "python/objects.h"
-#include "python/signature.h"
+#include "python/values/calls.h"
+#include "python/values/numbers.h"
+#include "python/values/objects.h"
+#include "python/values/signature.h"
 
 namespace sluice::python {
 namespace {

@@ -1,9 +1,9 @@
 // The log-probabilities that calls on rows report on request.
 #pragma once
 
-#include "python/arrays.h"
-#include "python/results.h"
-#include "python/rows.h"
+#include "python/values/arrays.h"
+#include "python/values/results.h"
+#include "python/values/rows.h"
 #include "sluice/logprobs.hpp"
 
 namespace sluice::python {

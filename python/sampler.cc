@@ -5,11 +5,11 @@
 #include <deque>
 #include <utility>
 
-#include "python/calls.h"
 #include "python/execution.h"
-#include "python/numbers.h"
-#include "python/params.h"
-#include "python/results.h"
+#include "python/values/calls.h"
+#include "python/values/numbers.h"
+#include "python/values/params.h"
+#include "python/values/results.h"
 
 namespace sluice::python {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "python/errors.h"
-#include "python/request.h"
+#include "python/values/request.h"
 #include "sluice/sampler.hpp"
 
 namespace sluice::python {

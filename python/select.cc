@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "python/arrays.h"
-#include "python/calls.h"
 #include "python/errors.h"
-#include "python/results.h"
-#include "python/rows.h"
-#include "python/signature.h"
+#include "python/values/arrays.h"
+#include "python/values/calls.h"
+#include "python/values/results.h"
+#include "python/values/rows.h"
+#include "python/values/signature.h"
 
 namespace sluice::python {
 namespace {

@@ -10,8 +10,8 @@
 #include <optional>
 #include <utility>
 
-#include "python/calls.h"
 #include "python/errors.h"
+#include "python/values/calls.h"
 #include "sluice/chat_template.hpp"
 #include "sluice/tokenizer.hpp"
 

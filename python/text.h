@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "python/calls.h"
-#include "python/numbers.h"
+#include "python/values/calls.h"
+#include "python/values/numbers.h"
 
 namespace sluice::python {
 

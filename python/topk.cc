@@ -3,11 +3,11 @@
 
 #include <optional>
 
-#include "python/arrays.h"
-#include "python/calls.h"
 #include "python/execution.h"
-#include "python/numbers.h"
-#include "python/results.h"
+#include "python/values/arrays.h"
+#include "python/values/calls.h"
+#include "python/values/numbers.h"
+#include "python/values/results.h"
 
 namespace sluice::python {
 namespace {

@@ -5,11 +5,11 @@
 #include <optional>
 #include <string>
 
-#include "python/calls.h"
 #include "python/errors.h"
-#include "python/numbers.h"
 #include "python/sample.h"
-#include "python/signature.h"
+#include "python/values/calls.h"
+#include "python/values/numbers.h"
+#include "python/values/signature.h"
 
 namespace sluice::python {
 namespace {

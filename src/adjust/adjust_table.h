@@ -1,7 +1,7 @@
 // The functions of a backend for the adjustments (stages 3 to 9): one row at a time, in fp32.
 #pragma once
 
-#include "semantics/adjust.h"
+#include "semantics/adjust/adjust.h"
 #include "sluice/execution.hpp"
 #include "sluice/tensor.hpp"
 

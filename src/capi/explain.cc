@@ -70,8 +70,8 @@ sluice_status sluice_explain(const sluice_explain_input* input, const int32_t* i
     if (explanations == nullptr && explanation_count > 0) {
       ThrowNull("explanations", "a pointer to the elements");
     }
-    const auto asked = Elements("ids", ids, id_count);
-    CheckSize("explanations", explanation_count, std::ssize(asked));
+    const auto id_list = Elements("ids", ids, id_count);
+    CheckSize("explanations", explanation_count, std::ssize(id_list));
     CheckInRange("key.stream", c.key.stream, 0, 1);
     std::vector<sluice_logits_processor> copies;
     const std::vector<LogitsProcessor> processors =
@@ -86,7 +86,7 @@ sluice_status sluice_explain(const sluice_explain_input* input, const int32_t* i
                  .forced = c.forced,
                  .processors = processors,
                  .limits = ToCpp(c.limits)},
-                asked);
+                id_list);
     std::transform(explained.begin(), explained.end(), explanations, ToC);
   });
 }

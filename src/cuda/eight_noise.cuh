@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda/vector_slice.cuh"
-#include "semantics/noise.h"
+#include "semantics/draw/noise.h"
 
 namespace sluice::cuda {
 

@@ -4,7 +4,7 @@
 #include "cuda/id_ordered_slice.cuh"
 #include "cuda/row_slice.cuh"
 #include "cuda/scan_row.cuh"
-#include "semantics/noise.h"
+#include "semantics/draw/noise.h"
 #include "semantics/validate.h"
 
 namespace sluice::cuda {

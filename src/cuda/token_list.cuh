@@ -107,14 +107,14 @@ __device__ void ListToken(BoundedList<kCapacity>& first, float x, int id) {
 
 // The tokens that lanes have marked, listed by a whole warp: it takes places at once.
 template <int kCapacity>
-__device__ void ListOfWarp(BoundedList<kCapacity>& list, bool wants, float x, int id) {
-  const uint32_t lanes = __ballot_sync(~0u, wants);
+__device__ void ListOfWarp(BoundedList<kCapacity>& list, bool is_kept, float x, int id) {
+  const uint32_t lanes = __ballot_sync(~0u, is_kept);
   if (lanes == 0) return;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   uint32_t place = 0;
   if (lane == 0) place = atomicAdd(&list.count, static_cast<uint32_t>(__popc(lanes)));
   place = __shfl_sync(~0u, place, 0) + static_cast<uint32_t>(__popc(lanes & ((1u << lane) - 1)));
-  if (wants) PutToken(list, place, x, id);
+  if (is_kept) PutToken(list, place, x, id);
 }
 
 // Moves what a block has listed for itself to the list of the first block.
@@ -135,12 +135,12 @@ __device__ void SendList(const Team& team, BoundedList<kCapacity>& list,
 }
 
 // After a barrier that follows the last Note: lists the tokens of this block's eights for which
-// is_wanted(x, id), in the first block; a Sync makes them visible there. Where it is false for +inf
+// keeps(x, id), in the first block; a Sync makes them visible there. Where it is false for +inf
 // or NaN, the caller learns of them from the mass. threshold: of this block. Patches are for the
 // caller to list.
-template <DType kDType, bool kPatched, int kCapacity, typename IsWanted>
+template <DType kDType, bool kPatched, int kCapacity, typename Keeps>
 __device__ void ListNoted(const Team& team, const VectorSlice<kDType, kPatched>& slice,
-                          BoundedList<kCapacity>& list, uint32_t threshold, IsWanted is_wanted) {
+                          BoundedList<kCapacity>& list, uint32_t threshold, Keeps keeps) {
   using Tokens = Eight<kDType>;
   using List = BoundedList<kCapacity>;
   constexpr int kMostSavedTokens = List::kMostSaved * Tokens::kTokens;
@@ -163,8 +163,8 @@ __device__ void ListNoted(const Team& team, const VectorSlice<kDType, kPatched>&
                    : slice.vocab();
   };
   auto list_one = [&](float x, int id) {
-    const bool wants = id < slice.vocab() && is_wanted(x, id) && !slice.IsPatched(id);
-    ListOfWarp(target, wants, x, id);
+    const bool is_kept = id < slice.vocab() && keeps(x, id) && !slice.IsPatched(id);
+    ListOfWarp(target, is_kept, x, id);
   };
   // Whole warps go on together.
 #pragma unroll 1

@@ -269,7 +269,7 @@ __device__ void ReadWeightHistogram(const Team& team, const VectorSlice<kDType, 
     }
     if (has_any) Note(memory.contenders, tokens);
   });
-  auto is_wanted = [&](float x, int id) {
+  auto may_decide = [&](float x, int id) {
     if constexpr (kScreens) {
       const float field = FieldAsFloat(NoiseAround(id, key, stream), id % 8);
       return x != -INFINITY && IsContender(field, unit.WeightOf(x));
@@ -288,7 +288,7 @@ __device__ void ReadWeightHistogram(const Team& team, const VectorSlice<kDType, 
       atomicAdd(&memory.bins[bins.Of(before)], ~0u);
       atomicAdd(&memory.bins[bins.Of(x)], 1u);
     }
-    if (is_wanted(x, id)) ListToken(*team.Of(0, &memory.contenders), x, id);
+    if (may_decide(x, id)) ListToken(*team.Of(0, &memory.contenders), x, id);
   });
   auto share_largest = [&] {
     const uint32_t of_warp = __reduce_max_sync(~0u, semantics::OrderKey(largest));
@@ -305,9 +305,9 @@ __device__ void ReadWeightHistogram(const Team& team, const VectorSlice<kDType, 
   ListNoted(team, slice, memory.contenders, 0, [&](float x, int id) {
     if constexpr (kPatched) {
       if (x > sampled && !slice.IsPatched(id)) largest = fmaxf(largest, x);
-      return x > sampled || is_wanted(x, id);
+      return x > sampled || may_decide(x, id);
     } else {
-      return is_wanted(x, id);
+      return may_decide(x, id);
     }
   });
   if constexpr (kPatched) share_largest();

@@ -3,7 +3,7 @@
 
 #include "draw/draw_table.h"
 #include "semantics/cut.h"
-#include "semantics/noise.h"
+#include "semantics/draw/noise.h"
 #include "semantics/row_status.h"
 #include "semantics/temperature.h"
 #include "semantics/validate.h"

@@ -4,8 +4,8 @@
 
 #include "draw/draw_table.h"
 #include "draw/mode_value.h"
-#include "semantics/draft.h"
-#include "semantics/logprob.h"
+#include "semantics/draw/draft.h"
+#include "semantics/draw/logprob.h"
 #include "semantics/validate.h"
 #include "support/rows.h"
 

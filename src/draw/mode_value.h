@@ -1,7 +1,7 @@
 // The log-probability that a mode reports of a value.
 #pragma once
 
-#include "semantics/logprob.h"
+#include "semantics/draw/logprob.h"
 #include "sluice/logprobs.hpp"
 
 namespace sluice {

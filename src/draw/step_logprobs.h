@@ -10,7 +10,7 @@ namespace sluice::cuda {
 
 // The report of a row's request.
 struct RequestedLogprobs {
-  bool is_wanted;
+  bool is_requested;
   LogprobMode mode;
   int16_t listed;  // of the most likely tokens
 };

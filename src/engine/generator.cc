@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "engine/clock.h"
-#include "engine/head_stage.h"
+#include "engine/runner/head_stage.h"
 #include "sluice/decoder.hpp"
 #include "sluice/sampler.hpp"
 #include "support/check.h"

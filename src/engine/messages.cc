@@ -4,7 +4,7 @@
 #include "sluice/engine_messages.hpp"
 #include "sluice/tokenizer.hpp"
 #include "support/check.h"
-#include "text/tokenizer_impl.h"
+#include "text/tokenizer/tokenizer_impl.h"
 
 namespace sluice {
 namespace {

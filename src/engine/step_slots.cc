@@ -83,15 +83,15 @@ int64_t StepSlots::AddRow(const StepRow& row) {
 void StepSlots::CheckScored(const StepRow& row, const StepSlot& slot, int64_t cached_before) {
   const int64_t begin = cached_before + 1;
   const int64_t end = std::min(slot.cached + 1, slot.prompt);
-  const bool is_asked = slot.prompt_logprob_width > 0;
+  const bool is_requested = slot.prompt_logprob_width > 0;
   const bool fits = row.first_scored >= begin && row.first_scored <= end && row.scored > 0 &&
                     row.scored <= end - row.first_scored;
-  if (!is_asked || !fits) {
+  if (!is_requested || !fits) {
     ThrowInvalid("rows.scored",
                  ToText(row.scored) + " from place " + ToText(row.first_scored) +
                      " of the prompt of slot " + ToText(int64_t{row.slot}),
-                 is_asked ? "places from " + ToText(begin) + " on, before " + ToText(end)
-                          : "0 without log-probabilities of the prompt");
+                 is_requested ? "places from " + ToText(begin) + " on, before " + ToText(end)
+                              : "0 without log-probabilities of the prompt");
   }
   prompt_entries_ += row.scored * slot.prompt_logprob_width;
 }

@@ -7,8 +7,8 @@
 #include "grammar/schema_check.h"
 #include "sluice/grammar.hpp"
 #include "support/check.h"
-#include "text/tokenizer_impl.h"
-#include "text/utf8.h"
+#include "text/normalize/utf8.h"
+#include "text/tokenizer/tokenizer_impl.h"
 
 namespace sluice {
 namespace grammar {

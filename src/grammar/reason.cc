@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/utf8.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::grammar {
 namespace {

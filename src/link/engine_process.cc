@@ -138,11 +138,11 @@ class EngineProcess::Impl {
                                     {child_.pidfd.get(), POLLIN, 0}}};
     auto& [stop, output, errors, end] = files;
     auto patience = std::chrono::milliseconds(-1);
-    Clock::time_point asked;
-    bool is_asked = false;
-    while (!is_asked || end.fd >= 0) {
-      if (is_asked) {
-        const auto waited = Clock::now() - asked;
+    Clock::time_point signalled;
+    bool was_signalled = false;
+    while (!was_signalled || end.fd >= 0) {
+      if (was_signalled) {
+        const auto waited = Clock::now() - signalled;
         if (waited >= kMercy) break;
         patience = std::chrono::ceil<std::chrono::milliseconds>(kMercy - waited);
       }
@@ -158,8 +158,8 @@ class EngineProcess::Impl {
       }
       if (stop.revents != 0) {
         stop = {-1, 0, 0};
-        is_asked = true;
-        asked = Clock::now();
+        was_signalled = true;
+        signalled = Clock::now();
         link::SignalGroup(child_, SIGTERM);
       }
     }

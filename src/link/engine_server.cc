@@ -11,7 +11,7 @@
 #include "link/engine_info.h"
 #include "link/link_loop.h"
 #include "link/mailbox.h"
-#include "link/step_batch.h"
+#include "link/wire/step_batch.h"
 #include "support/check.h"
 
 namespace sluice {

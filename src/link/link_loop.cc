@@ -167,7 +167,7 @@ void LinkLoop::TakeFrame(Peer& peer, const Router::Message& message) {
 
 void LinkLoop::TakeHello(Peer& peer) {
   if (peer.client != nullptr) RemoveClient(peer, "says hello again");
-  peer.was_told = false;
+  peer.was_notified = false;
   if (read_.hello.protocol != kProtocol) {
     ++counters_.foreign_frames;
     Reset(peer, "protocol " + Number(read_.hello.protocol) + " instead of " + Number(kProtocol));
@@ -330,14 +330,14 @@ void LinkLoop::EndAll(const StepBatch& batch) {
     WriteReason(NextHead(FrameType::kDead, *peer.client), ended_, frame_);
     SendFrame(address);
     RemoveClient(peer, "was sent the end");
-    peer.was_told = true;
+    peer.was_notified = true;
   }
 }
 
 // --- peers come and go -------------------------------------------------------------------------
 
 void LinkLoop::Reset(Peer& peer, std::string_view reason) {
-  if (peer.client == nullptr && peer.was_told) return;
+  if (peer.client == nullptr && peer.was_notified) return;
   ++counters_.resets;
   FrameHead head{FrameType::kReset, epoch_, 0};
   if (peer.client != nullptr) {
@@ -346,7 +346,7 @@ void LinkLoop::Reset(Peer& peer, std::string_view reason) {
   } else if (log_.is_on()) {
     log_.Say(std::string("a frontend without a link: ").append(reason));
   }
-  peer.was_told = true;
+  peer.was_notified = true;
   WriteReason(head, reason, frame_);
   SendFrame(peer.address);
 }

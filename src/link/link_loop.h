@@ -14,11 +14,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "link/client_link.h"
+#include "link/frontend/client_link.h"
+#include "link/frontend/router.h"
 #include "link/log_limit.h"
 #include "link/mailbox.h"
-#include "link/router.h"
-#include "link/wire.h"
+#include "link/wire/wire.h"
 #include "sluice/engine_server.hpp"
 
 namespace sluice::link {
@@ -39,7 +39,7 @@ class LinkLoop {
     std::string address;
     int fd = -1;
     ClientLink* client = nullptr;
-    bool was_told = false;  // since it last said hello, that it must
+    bool was_notified = false;  // since it last said hello, that it must
   };
 
   // Input.

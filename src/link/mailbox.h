@@ -11,7 +11,7 @@
 #include <stop_token>
 #include <vector>
 
-#include "link/step_batch.h"
+#include "link/wire/step_batch.h"
 #include "sluice/engine.hpp"
 
 namespace sluice::link {

@@ -1,7 +1,7 @@
 // Which rows a rank's first message decides as draws from everything: all ranks agree on them.
 #pragma once
 
-#include "semantics/filter_class.h"
+#include "semantics/filters/filter_class.h"
 #include "semantics/validate.h"
 #include "sluice/cuda/shards.hpp"
 

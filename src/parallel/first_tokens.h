@@ -11,9 +11,9 @@
 #include <optional>
 #include <vector>
 
-#include "semantics/draw.h"
-#include "semantics/filter_class.h"
-#include "semantics/nucleus.h"
+#include "semantics/draw/draw.h"
+#include "semantics/filters/filter_class.h"
+#include "semantics/filters/nucleus.h"
 
 namespace sluice {
 

@@ -7,7 +7,7 @@
 
 #include "draw/mode_value.h"
 #include "parallel/row_request.h"
-#include "semantics/logprob.h"
+#include "semantics/draw/logprob.h"
 #include "support/check.h"
 #include "support/rows.h"
 

@@ -2,7 +2,7 @@
 #include "sluice/shards.hpp"
 
 #include "parallel/select_shards.h"
-#include "semantics/draw.h"
+#include "semantics/draw/draw.h"
 #include "semantics/validate.h"
 #include "support/check.h"
 #include "support/rows.h"

@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "semantics/filter_class.h"
-#include "semantics/mask.h"
+#include "semantics/adjust/mask.h"
+#include "semantics/filters/filter_class.h"
 #include "semantics/validate.h"
 #include "support/check.h"
 #include "support/rows.h"

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "semantics/draw.h"
+#include "semantics/draw/draw.h"
 #include "semantics/row_status.h"
 #include "support/rank_keys.h"
 

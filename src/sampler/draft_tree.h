@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "semantics/draft.h"
+#include "semantics/draw/draft.h"
 #include "sluice/sampler.hpp"
 #include "support/check.h"
 
@@ -22,7 +22,7 @@ class DraftTree {
     return parents_.empty() ? i : parents_[static_cast<size_t>(i)] + 1;
   }
   // The first child draft of a node from `draft` on; size(): none. Children come after their node.
-  int32_t NextBehind(int32_t node, int32_t draft) const {
+  int32_t NextChild(int32_t node, int32_t draft) const {
     draft = std::max(draft, node);
     if (parents_.empty()) return draft == node ? node : size();
     while (draft < size() && Parent(draft) != node) ++draft;
@@ -30,9 +30,9 @@ class DraftTree {
   }
   // The first child of a node that is this token.
   int32_t Find(int32_t node, int32_t token) const {
-    int32_t draft = NextBehind(node, 0);
+    int32_t draft = NextChild(node, 0);
     while (draft < size() && drafts_[static_cast<size_t>(draft)] != token) {
-      draft = NextBehind(node, draft + 1);
+      draft = NextChild(node, draft + 1);
     }
     return draft;
   }

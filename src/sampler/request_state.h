@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "semantics/adjust.h"
+#include "semantics/adjust/adjust.h"
 #include "sluice/sampler.hpp"
 
 namespace sluice {

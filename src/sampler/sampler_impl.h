@@ -16,7 +16,7 @@
 #include "draw/draw_table.h"
 #include "sampler/request_state.h"
 #include "select/select_table.h"
-#include "semantics/draft.h"
+#include "semantics/draw/draft.h"
 #include "sluice/sampler.hpp"
 
 namespace sluice {

@@ -105,7 +105,7 @@ int32_t Sampler::Impl::DrawRow(const SelectInput& row, const StepRequest& reques
     if (mass != nullptr && result.id >= 0) *mass = selected.mass;
   };
   const DraftTree tree(request);
-  int32_t draft = tree.NextBehind(node, 0);
+  int32_t draft = tree.NextChild(node, 0);
   if (draft == tree.size() || state.params().draft_mode == DraftMode::kMatch) {
     note_mass(SampleRow(from, state.params().draw_method, selection_, draws_,
                         worker.workspace.data(), result));
@@ -118,7 +118,7 @@ int32_t Sampler::Impl::DrawRow(const SelectInput& row, const StepRequest& reques
   if (result.status != RowStatus::kOk) return -1;
 
   size_t count = 0;
-  for (; draft < tree.size(); draft = tree.NextBehind(node, draft + 1)) {
+  for (; draft < tree.size(); draft = tree.NextChild(node, draft + 1)) {
     Try& one = worker.tries[count];
     DraftToTry& to_verify = worker.to_verify[count++];
     one.node = draft + 1;

@@ -15,10 +15,10 @@
 // is on. So a rule that is added here works everywhere, at first by those four.
 #pragma once
 
-#include "semantics/min_p.h"
-#include "semantics/noise.h"
+#include "semantics/draw/noise.h"
+#include "semantics/filters/min_p.h"
+#include "semantics/filters/top_n_sigma.h"
 #include "semantics/temperature.h"
-#include "semantics/top_n_sigma.h"
 #include "sluice/params.hpp"
 
 namespace sluice::semantics {

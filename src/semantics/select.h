@@ -3,11 +3,11 @@
 #pragma once
 
 #include "semantics/cut.h"
+#include "semantics/filters/top_k.h"
+#include "semantics/filters/top_p.h"
+#include "semantics/filters/typical.h"
+#include "semantics/filters/xtc.h"
 #include "semantics/rules.h"
-#include "semantics/top_k.h"
-#include "semantics/top_p.h"
-#include "semantics/typical.h"
-#include "semantics/xtc.h"
 
 namespace sluice::semantics {
 

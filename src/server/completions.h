@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "server/admission/encode_pool.h"
 #include "server/api/api_error.h"
-#include "server/api/completion_request.h"
-#include "server/encode_pool.h"
+#include "server/api/request/completion_request.h"
 #include "server/http/exchange.h"
 #include "sluice/client.hpp"
 #include "sluice/model_text.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "server/completions.h"
-#include "server/metrics.h"
+#include "server/metrics/metrics.h"
 #include "server/routes.h"
 
 namespace sluice::server {

@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "server/encode_pool.h"
+#include "server/admission/encode_pool.h"
 #include "server/http/listener.h"
 #include "server/server_state.h"
 #include "sluice/client.hpp"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "json/writer.h"
-#include "server/api/tokens_request.h"
+#include "server/api/request/tokens_request.h"
 #include "server/error_response.h"
 #include "server/page.h"
 #include "server/tokens.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/api/completion_request.h"
+#include "server/api/request/completion_request.h"
 #include "server/http/exchange.h"
 #include "server/route.h"
 #include "server/server_state.h"

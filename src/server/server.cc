@@ -9,11 +9,11 @@
 #include <thread>
 #include <utility>
 
-#include "server/encode_pool.h"
+#include "server/admission/encode_pool.h"
 #include "server/loop.h"
 #include "server/server_options.h"
 #include "server/server_state.h"
-#include "text/utf8.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice {
 namespace {
@@ -42,8 +42,8 @@ class Server::Impl {
     state_.model_names = options.model_names;
     if (state_.model_names.empty()) {
       const std::string& name = state_.info.model;
-      const bool is_told = !name.empty() && text::IsUtf8(name);
-      state_.model_names.push_back(is_told ? name : std::string(kModelWithoutName));
+      const bool has_name = !name.empty() && text::IsUtf8(name);
+      state_.model_names.push_back(has_name ? name : std::string(kModelWithoutName));
     }
     state_.created = std::time(nullptr);
     const server::ListenAddress address = {

@@ -9,7 +9,7 @@
 
 #include "server/http/listen_socket.h"
 #include "support/check.h"
-#include "text/utf8.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::server {
 namespace {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "server/access.h"
-#include "server/admission.h"
-#include "server/host_check.h"
+#include "server/admission/access.h"
+#include "server/admission/admission.h"
+#include "server/admission/host_check.h"
 #include "server/http/listener.h"
-#include "server/metrics_board.h"
+#include "server/metrics/metrics_board.h"
 #include "server/server_log.h"
 #include "sluice/engine_messages.hpp"
 #include "sluice/model_text.hpp"

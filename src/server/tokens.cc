@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "server/api/field_names.h"
-#include "server/api/tokens_request.h"
+#include "server/api/request/field_names.h"
+#include "server/api/request/tokens_request.h"
 #include "server/error_response.h"
 
 namespace sluice::server {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/admission.h"
+#include "server/admission/admission.h"
 #include "server/http/exchange.h"
 
 namespace sluice::server {

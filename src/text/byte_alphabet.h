@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "text/utf8.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::text {
 

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "text/jinja/parser.h"
+#include "text/files/json_value.h"
 #include "text/jinja/run.h"
-#include "text/json_value.h"
+#include "text/jinja/syntax/parser.h"
 
 namespace sluice {
 namespace text::jinja {

@@ -6,8 +6,8 @@
 
 #include "support/check.h"
 #include "text/byte_alphabet.h"
-#include "text/replace.h"
-#include "text/utf8.h"
+#include "text/normalize/replace.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::text {
 namespace {

@@ -19,8 +19,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "text/regex.h"
-#include "text/vocabulary.h"
+#include "text/regex/regex.h"
+#include "text/tokenizer/vocabulary.h"
 
 namespace sluice::text {
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "support/check.h"
+#include "text/normalize/utf8.h"
 #include "text/plain_step.h"
-#include "text/tokenizer_impl.h"
-#include "text/utf8.h"
+#include "text/tokenizer/tokenizer_impl.h"
 
 namespace sluice {
 
@@ -161,13 +161,13 @@ void Detokenizer::AddAny(int32_t id, Output& output) {
              output);
   }
   const bool is_added = flags & text::kAddedToken;
-  const bool wants_first = !state_.has_started || (!options_.spaces_between_special_tokens &&
+  const bool takes_first = !state_.has_started || (!options_.spaces_between_special_tokens &&
                                                    is_added && state_.was_added);
-  if (wants_first) piece = &vocabulary.FirstPiece(id);
+  if (takes_first) piece = &vocabulary.FirstPiece(id);
   state_.has_started = true;
   state_.was_added = is_added;
   if (flags & text::kVerbatimToken) state_.leading = 0;
-  if (flags & text::kWordEnd) state_.tail = static_cast<int32_t>(rules.TailOf(id, wants_first));
+  if (flags & text::kWordEnd) state_.tail = static_cast<int32_t>(rules.TailOf(id, takes_first));
 
   const std::string_view bytes = vocabulary.Bytes(*piece);
   if (!has_runs_) {

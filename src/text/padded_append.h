@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "text/vocabulary.h"
+#include "text/tokenizer/vocabulary.h"
 
 namespace sluice::text {
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "sluice/detokenizer.hpp"
+#include "text/normalize/piece_filter.h"
 #include "text/padded_append.h"
-#include "text/piece_filter.h"
 
 namespace sluice {
 

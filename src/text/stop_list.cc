@@ -4,9 +4,9 @@
 #include "sluice/stop.hpp"
 #include "support/check.h"
 #include "text/byte_kinds.h"
+#include "text/normalize/utf8.h"
 #include "text/stop_filter.h"
-#include "text/utf8.h"
-#include "text/vocabulary.h"
+#include "text/tokenizer/vocabulary.h"
 
 namespace sluice {
 namespace {

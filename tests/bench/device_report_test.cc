@@ -1,9 +1,9 @@
 // The JSON of the programs that measure a GPU, byte for byte: files of results are compared by it.
-#include "bench/device_report.h"
+#include "bench/cuda/device_report.h"
 
 #include <gtest/gtest.h>
 
-#include "bench/environment.h"
+#include "bench/support/environment.h"
 
 namespace sluice::bench {
 namespace {

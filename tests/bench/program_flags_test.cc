@@ -1,6 +1,6 @@
 // The command lines of the programs that measure a GPU: what is wrong is said before anything runs,
 // with the flag, the value and what is allowed.
-#include "bench/program_flags.h"
+#include "bench/support/program_flags.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A child that ends is started again, at once, then ever later, and never behind a stop.
-#include "cli/engine_supervisor.h"
+#include "cli/engine/engine_supervisor.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>

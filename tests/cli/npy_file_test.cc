@@ -1,6 +1,6 @@
 // The reader of .npy files: what it reads, and that everything else is an Error that names what is
 // wrong, never a crash.
-#include "cli/npy_file.h"
+#include "cli/files/npy_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // What the command writes as .safetensors is what the library's own reader takes.
-#include "cli/safetensors_writer.h"
+#include "cli/files/safetensors_writer.h"
 
 #include <gtest/gtest.h>
 

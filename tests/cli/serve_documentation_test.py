@@ -47,7 +47,7 @@ class ServerPage(unittest.TestCase):
                          flags)
 
     def test_every_field_is_there_and_no_other(self):
-        source = (ROOT / "src/server/api/completion_request.cc").read_text()
+        source = (ROOT / "src/server/api/request/completion_request.cc").read_text()
         tables = re.findall(r"^constexpr RequestField<Draft> \w+\[\] = \{$(.*?)^\};$", source,
                             re.DOTALL | re.MULTILINE)
         fields = {name for table in tables for name in re.findall(r'^    \{"(\w+)",', table,
@@ -55,7 +55,7 @@ class ServerPage(unittest.TestCase):
         self.assertEqual({name for name, _ in self.documented_fields()} | {"temperature", "seed"},
                          fields)
         ignored = re.search(r"kIgnored\[\] = \{(.*?)\}", (
-            ROOT / "src/server/api/unsupported.cc").read_text(), re.DOTALL)[1]
+            ROOT / "src/server/api/request/unsupported.cc").read_text(), re.DOTALL)[1]
         paragraph = re.search(r"\n(`user`.*?) are taken and", self.section("Parameters"),
                               re.DOTALL)[1]
         self.assertEqual(set(re.findall(r"`(\w+)`", paragraph)), set(re.findall(r'"(\w+)"', ignored)))

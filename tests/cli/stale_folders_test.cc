@@ -1,5 +1,5 @@
 // Folders of servers that were killed go; everything else that has such a name stays.
-#include "cli/stale_folders.h"
+#include "cli/serve/stale_folders.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -10,8 +10,8 @@
 #include <set>
 #include <vector>
 
-#include "semantics/draw.h"
-#include "semantics/noise.h"
+#include "semantics/draw/draw.h"
+#include "semantics/draw/noise.h"
 #include "semantics/temperature.h"
 #include "semantics/weight.h"
 #include "tests/support/backends.h"

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "semantics/draw.h"
+#include "semantics/draw/draw.h"
 #include "semantics/temperature.h"
 #include "tests/support/chi_square.h"
 #include "tests/support/run.h"

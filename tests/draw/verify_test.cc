@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "semantics/draft.h"
+#include "semantics/draw/draft.h"
 #include "semantics/temperature.h"
 #include "tests/support/backends.h"
 #include "tests/support/first_difference.h"

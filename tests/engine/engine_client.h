@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sluice/engine.hpp"
-#include "tests/engine/checking_runner.h"
+#include "tests/engine/runner/checking_runner.h"
 
 namespace sluice::test {
 

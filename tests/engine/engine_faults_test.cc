@@ -10,8 +10,8 @@
 
 #include "sluice/engine.hpp"
 #include "sluice/error.hpp"
-#include "tests/engine/checking_runner.h"
 #include "tests/engine/engine_client.h"
+#include "tests/engine/runner/checking_runner.h"
 #include "tests/support/counting_allocator.h"
 
 namespace sluice::test {

@@ -11,8 +11,8 @@
 #include "sluice/engine.hpp"
 #include "sluice/error.hpp"
 #include "sluice/script_runner.hpp"
-#include "tests/engine/checking_runner.h"
 #include "tests/engine/engine_client.h"
+#include "tests/engine/runner/checking_runner.h"
 #include "tests/support/counting_allocator.h"
 #include "tests/text/vocabularies.h"
 

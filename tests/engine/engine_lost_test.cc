@@ -13,9 +13,9 @@
 #include "sluice/error.hpp"
 #include "sluice/runner_thread.hpp"
 #include "sluice/script_runner.hpp"
-#include "tests/engine/checking_runner.h"
 #include "tests/engine/engine_client.h"
-#include "text/utf8.h"
+#include "tests/engine/runner/checking_runner.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::test {
 namespace {

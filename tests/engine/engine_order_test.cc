@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "sluice/engine.hpp"
-#include "tests/engine/checking_runner.h"
 #include "tests/engine/engine_client.h"
 #include "tests/engine/one_client.h"
+#include "tests/engine/runner/checking_runner.h"
 
 namespace sluice::test {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "sluice/engine.hpp"
-#include "tests/engine/checking_runner.h"
 #include "tests/engine/engine_client.h"
+#include "tests/engine/runner/checking_runner.h"
 #include "tests/support/random.h"
 #include "tests/support/slowdown.h"
 

@@ -9,8 +9,8 @@
 
 #include "engine/request_text.h"
 #include "sluice/engine.hpp"
-#include "tests/engine/checking_runner.h"
 #include "tests/engine/engine_client.h"
+#include "tests/engine/runner/checking_runner.h"
 #include "tests/text/byte_oracle.h"
 #include "tests/text/vocabularies.h"
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "support/check.h"
-#include "tests/engine/checking_runner.h"
 #include "tests/engine/engine_client.h"
 #include "tests/engine/one_client.h"
+#include "tests/engine/runner/checking_runner.h"
 #include "tests/support/bad_input.h"
 #include "tests/support/random.h"
 

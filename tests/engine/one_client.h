@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "sluice/engine.hpp"
-#include "tests/engine/checking_runner.h"
 #include "tests/engine/engine_client.h"
+#include "tests/engine/runner/checking_runner.h"
 
 namespace sluice::test {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/aligned_bytes.h"
-#include "semantics/logprob.h"
+#include "engine/runner/aligned_bytes.h"
+#include "semantics/draw/logprob.h"
 #include "sluice/decoder.hpp"
 #include "sluice/engine.hpp"
 #include "sluice/generator.hpp"
@@ -20,9 +20,9 @@
 #include "sluice/model_runner.hpp"
 #include "sluice/runner_thread.hpp"
 #include "sluice/script_runner.hpp"
-#include "tests/engine/checking_runner.h"
 #include "tests/engine/engine_client.h"
 #include "tests/engine/random_schedule.h"
+#include "tests/engine/runner/checking_runner.h"
 #include "tests/engine/tiny_checkpoint.h"
 #include "tests/support/counting_allocator.h"
 #include "tests/support/random.h"
@@ -71,7 +71,7 @@ std::vector<float> LogitsBehind(const Checkpoint& checkpoint, std::span<const in
   return logits;
 }
 
-// By the definition in semantics/logprob.h and the total order, nothing else.
+// By the definition in semantics/draw/logprob.h and the total order, nothing else.
 Scores Naive(const Checkpoint& checkpoint, std::span<const int32_t> prompt, int32_t listed) {
   Scores scores;
   for (size_t place = 1; place < prompt.size(); ++place) {

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "server/api/api_error.h"
-#include "server/api/completion_request.h"
-#include "server/api/tokens_request.h"
+#include "server/api/request/completion_request.h"
+#include "server/api/request/tokens_request.h"
 #include "tests/fuzz/bytes.h"
 
 namespace sluice::fuzz {

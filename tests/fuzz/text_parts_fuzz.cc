@@ -5,9 +5,9 @@
 
 #include "sluice/error.hpp"
 #include "tests/fuzz/bytes.h"
-#include "text/longest_match.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "text/normalize/unicode.h"
+#include "text/normalize/utf8.h"
+#include "text/tokenizer/longest_match.h"
 
 namespace sluice::fuzz {
 namespace {

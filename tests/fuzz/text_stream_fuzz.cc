@@ -6,7 +6,7 @@
 #include "sluice/text_stream.hpp"
 #include "tests/fuzz/bytes.h"
 #include "tests/text/vocabularies.h"
-#include "text/utf8.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::fuzz {
 namespace {

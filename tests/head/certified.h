@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "semantics/mask.h"
+#include "semantics/adjust/mask.h"
 #include "semantics/order.h"
 #include "semantics/row_status.h"
 #include "tests/head/intervals.h"

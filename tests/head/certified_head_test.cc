@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "head/certified/row_certificate.h"
-#include "semantics/mask.h"
+#include "semantics/adjust/mask.h"
 #include "tests/head/certified.h"
 #include "tests/support/bad_input.h"
 #include "tests/support/slowdown.h"

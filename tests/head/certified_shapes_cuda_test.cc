@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "semantics/noise.h"
+#include "semantics/draw/noise.h"
 #include "semantics/temperature.h"
 #include "tests/head/head_on_device.h"
 #include "tests/support/params.h"

@@ -44,7 +44,7 @@ class RefineCuda : public DeviceTest, public ::testing::WithParamInterface<DType
     call.few_to_refine = few;
     cuda::LaunchEncode(call, nullptr);
     cuda::LaunchScore(call, nullptr);
-    const cuda::AskedEnds asked = {semantics::OrderKey(least), 0, 0};
+    const cuda::ProbedEnds asked = {semantics::OrderKey(least), 0, 0};
     for (int32_t r = 0; r < call.memory.rows; ++r) {
       Require(cudaMemcpy(call.memory.asked + r, &asked, sizeof asked, cudaMemcpyHostToDevice));
     }

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "cuda/row_launch.h"
-#include "semantics/mask.h"
-#include "semantics/noise.h"
+#include "semantics/adjust/mask.h"
+#include "semantics/draw/noise.h"
 #include "semantics/order.h"
 #include "tests/head/head_on_device.h"
 

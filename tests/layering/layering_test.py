@@ -49,7 +49,7 @@ class Layering(unittest.TestCase):
 
     def test_grammar_includes_text_and_support_only(self):
         self.assertEqual([], self.offences(
-            {"src/grammar/a.cc": '#include "text/utf8.h"\n#include "support/check.h"\n'}))
+            {"src/grammar/a.cc": '#include "text/normalize/utf8.h"\n#include "support/check.h"\n'}))
         self.assert_one({"src/grammar/a.cc": '#include "sampler/plan.h"\n'}, "text only")
         self.assert_one({"src/text/a.cc": '#include "grammar/reason.h"\n'}, "upwards")
 

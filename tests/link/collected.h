@@ -10,7 +10,7 @@
 
 #include "sluice/client.hpp"
 #include "sluice/error.hpp"
-#include "text/utf8.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::test {
 

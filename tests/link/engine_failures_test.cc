@@ -16,8 +16,8 @@
 #include <stdexcept>
 
 #include "sluice/client.hpp"
+#include "tests/link/frontend/raw_frontend.h"
 #include "tests/link/letters.h"
-#include "tests/link/raw_frontend.h"
 #include "tests/link/running_server.h"
 
 namespace sluice::test {

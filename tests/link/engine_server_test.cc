@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 #include "sluice/error.hpp"
-#include "tests/link/raw_frontend.h"
+#include "tests/link/frontend/raw_frontend.h"
 #include "tests/link/running_server.h"
 
 namespace sluice::test {

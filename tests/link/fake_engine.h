@@ -11,8 +11,8 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "link/wire.h"
-#include "tests/link/frontend.h"
+#include "link/wire/wire.h"
+#include "tests/link/frontend/frontend.h"
 #include "tests/link/row_script.h"
 
 namespace sluice::test {

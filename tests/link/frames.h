@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "link/wire.h"
+#include "link/wire/wire.h"
 #include "tests/support/random.h"
 
 namespace sluice::test {

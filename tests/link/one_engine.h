@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "link/request_table.h"
+#include "link/frontend/request_table.h"
 #include "tests/link/collected.h"
 #include "tests/link/letters.h"
 

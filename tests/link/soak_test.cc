@@ -1,7 +1,7 @@
 // A short soak: requests of every kind, frontends that leave while theirs run, pages that run out.
 #include <gtest/gtest.h>
 
-#include "bench/engine_soak.h"
+#include "bench/serve/engine_soak.h"
 #include "tests/link/letters.h"
 
 namespace sluice::bench {

@@ -1,9 +1,9 @@
 // What a step gave is kept, row for row, while the engine goes on, and written as those rows are.
-#include "link/step_batch.h"
+#include "link/wire/step_batch.h"
 
 #include <gtest/gtest.h>
 
-#include "link/wire.h"
+#include "link/wire/wire.h"
 #include "tests/link/frames.h"
 
 namespace sluice::test {

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "link/wire.h"
+#include "link/wire/wire.h"
 #include "tests/support/slowdown.h"
 
 namespace sluice::test {

@@ -1,5 +1,5 @@
 // What is written is read, to the bit; and what is not a frame is refused before it costs anything.
-#include "link/wire.h"
+#include "link/wire/wire.h"
 
 #include <gtest/gtest.h>
 

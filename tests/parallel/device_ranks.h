@@ -1,7 +1,7 @@
 // Ranks one after the other on one GPU: what they exchange is copied.
 #pragma once
 
-#include "parallel/device_shards.h"
+#include "parallel/cuda/device_shards.h"
 #include "tests/support/device.h"
 
 namespace sluice::test {

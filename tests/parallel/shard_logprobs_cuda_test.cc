@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "parallel/device_logprobs.h"
+#include "parallel/cuda/device_logprobs.h"
 #include "tests/parallel/slices.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/request_rows.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "semantics/mask.h"
+#include "semantics/adjust/mask.h"
 #include "sluice/shards.hpp"
 #include "tests/support/rows.h"
 

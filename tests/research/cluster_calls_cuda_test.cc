@@ -29,7 +29,7 @@ TEST_F(ClusterCallsCuda, TheBudgetOfASequenceFollowsItsAnswersAsTheProcessorsDoe
   research::ClusterSearch search(head, clusters, budget);
   for (int step = 0; step < 120; ++step) {
     const std::vector<Answer> answers = device.Ask(hidden, {.k = 5});
-    const research::ClusterAnswer expected = search.Ask(Matrix(first), {.k = 5});
+    const research::ClusterAnswer expected = search.Search(Matrix(first), {.k = 5});
     ASSERT_EQ(answers[0].row.path, expected.path) << step;
     if (step < 8) {
       EXPECT_EQ(answers[0].row.path == research::ClusterPath::kDense, step >= 2) << step;

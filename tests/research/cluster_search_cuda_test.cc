@@ -212,7 +212,7 @@ TEST_F(ClusterSearchCuda, SoftmaxIsWithinEpsilonAndTopPIsThatOfAllTokens) {
           MatrixView state = Matrix(hidden);
           state.data = state.Row(static_cast<int64_t>(r));
           state.rows = 1;
-          const size_t count = search.Ask(state, question).ids.size();
+          const size_t count = search.Search(state, question).ids.size();
           EXPECT_TRUE(IsFirst(answers[r], logits[r], count)) << p << " " << scale << " row " << r;
         }
       }

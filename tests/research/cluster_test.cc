@@ -163,7 +163,7 @@ TEST_F(Clusters, TopIsTheDenseHeadsWhateverTheHead) {
       for (const HiddenKind kind : kAllHiddenKinds) {
         const Batch hidden({MakeHidden(kind, rows, random_)}, DType::kF32);
         for (const int32_t k : {1, 10, 50}) {
-          ExpectFirst(search.Ask(Matrix(hidden), {.k = k}), DenseOf(head, hidden),
+          ExpectFirst(search.Search(Matrix(hidden), {.k = k}), DenseOf(head, hidden),
                       static_cast<size_t>(k),
                       std::string(Name(metric)) + " k " + std::to_string(k));
         }
@@ -230,7 +230,7 @@ TEST_F(Clusters, PlantedClustersSpareHalfOfTheRowsAndMoreWithTheSameTokens) {
     constexpr int kSteps = 20;
     for (int step = 0; step < kSteps; ++step) {
       const Batch hidden({MakeHidden(HiddenKind::kPeaked, rows, random_)}, DType::kF32);
-      const research::ClusterAnswer answer = search.Ask(Matrix(hidden), {.k = 10});
+      const research::ClusterAnswer answer = search.Search(Matrix(hidden), {.k = 10});
       ExpectFirst(answer, DenseOf(head, hidden), 10, std::string(Name(metric)));
       opened += answer.rows_opened;
     }
@@ -253,7 +253,7 @@ TEST_F(Clusters, SoftmaxIsWithinEpsilonAndTopPIsThatOfAllTokens) {
     for (const float x : logits)
       mass += std::exp(static_cast<double>(x - logits[static_cast<size_t>(ids[0])]));
 
-    const research::ClusterAnswer softmax = search.Ask(
+    const research::ClusterAnswer softmax = search.Search(
         Matrix(hidden), {.certificate = research::ClusterCertificate::kSoftmax, .epsilon = 0.05});
     double kept = 0.0;
     for (const float x : softmax.logits)
@@ -261,8 +261,8 @@ TEST_F(Clusters, SoftmaxIsWithinEpsilonAndTopPIsThatOfAllTokens) {
     EXPECT_LE(1.0 - kept / mass, softmax.epsilon + 1e-12);  // the variation: all that is left out
     EXPECT_LE(softmax.epsilon, 0.05);
 
-    const research::ClusterAnswer top_p =
-        search.Ask(Matrix(hidden), {.certificate = research::ClusterCertificate::kTopP, .p = 0.9});
+    const research::ClusterAnswer top_p = search.Search(
+        Matrix(hidden), {.certificate = research::ClusterCertificate::kTopP, .p = 0.9});
     size_t count = 0;
     double sum = 0.0;
     while (sum < 0.9 * mass) {
@@ -286,7 +286,7 @@ TEST_F(Clusters, ANucleusThatEndsAmongNextToNothingEndsThere) {
   for (const auto& [p, least, most] : {std::tuple{0.2525, size_t{51}, size_t{51}},
                                        std::tuple{1.0 - 5e-12, size_t{420}, size_t{440}}}) {
     const research::ClusterAnswer answer =
-        search.Ask(Matrix(hidden), {.certificate = research::ClusterCertificate::kTopP, .p = p});
+        search.Search(Matrix(hidden), {.certificate = research::ClusterCertificate::kTopP, .p = p});
     EXPECT_GE(answer.ids.size(), least);
     EXPECT_LE(answer.ids.size(), most);
     ExpectFirst(answer, bias, answer.ids.size(), "top-p");
@@ -304,12 +304,12 @@ TEST_F(Clusters, EveryFallbackIsTakenForItsReason) {
   // What the certificate needs, by a search that may open all.
   auto needed = [&](const research::ClusterQuestion& question) {
     research::ClusterSearch search(head, clusters, {.rows = 4000, .first_steps = 0});
-    return static_cast<double>(search.Ask(Matrix(hidden), question).rows_opened);
+    return static_cast<double>(search.Search(Matrix(hidden), question).rows_opened);
   };
   auto path = [&](double budget, const research::ClusterQuestion& question, bool relaxes = false) {
     research::ClusterSearch search(head, clusters,
                                    {.rows = budget, .first_steps = 0, .relaxes = relaxes});
-    const research::ClusterAnswer answer = search.Ask(Matrix(hidden), question);
+    const research::ClusterAnswer answer = search.Search(Matrix(hidden), question);
     EXPECT_EQ(answer.reason == research::ClusterReason::kNone,
               answer.path != research::ClusterPath::kDense);
     return answer.path;
@@ -335,14 +335,14 @@ TEST_F(Clusters, EveryFallbackIsTakenForItsReason) {
 
   research::ClusterSearch search(head, clusters);
   Batch spoiled({std::vector<float>(32, NAN)}, DType::kF32);
-  EXPECT_EQ(search.Ask(Matrix(spoiled), top).reason, research::ClusterReason::kHidden);
+  EXPECT_EQ(search.Search(Matrix(spoiled), top).reason, research::ClusterReason::kHidden);
   const Rows huge = MakeHead(HeadKind::kOneHuge, 100, 8, random_);
   const Batch huge_weight(huge, DType::kF32);
   const DenseHead huge_head = {Matrix(huge_weight), {}};
   research::ClusterSearch overflow(huge_head,
                                    research::HeadClusters::Build(huge_head, {.clusters = 5}));
   const Batch large({std::vector<float>(8, 1e15f)}, DType::kF32);
-  EXPECT_EQ(overflow.Ask(Matrix(large), top).reason, research::ClusterReason::kLogit);
+  EXPECT_EQ(overflow.Search(Matrix(large), top).reason, research::ClusterReason::kLogit);
 }
 
 TEST_F(Clusters, TheBudgetGrowsWhereTooManyAnswersTakeAllRowsAndTheFirstQuestionsHaveMore) {
@@ -353,11 +353,11 @@ TEST_F(Clusters, TheBudgetGrowsWhereTooManyAnswersTakeAllRowsAndTheFirstQuestion
                                  {.rows = 1, .first_rows = 500, .first_steps = 2, .gain = 0.1});
   const Batch hidden({MakeHidden(HiddenKind::kNormal, rows, random_)}, DType::kF32);
   for (int step = 0; step < 2; ++step) {
-    EXPECT_NE(search.Ask(Matrix(hidden), {.k = 5}).path, research::ClusterPath::kDense);
+    EXPECT_NE(search.Search(Matrix(hidden), {.k = 5}).path, research::ClusterPath::kDense);
   }
   const double before = search.budget_rows();
   for (int step = 0; step < 5; ++step) {
-    EXPECT_EQ(search.Ask(Matrix(hidden), {.k = 5}).path, research::ClusterPath::kDense);
+    EXPECT_EQ(search.Search(Matrix(hidden), {.k = 5}).path, research::ClusterPath::kDense);
   }
   EXPECT_GT(search.budget_rows(), before);
 }
@@ -389,7 +389,7 @@ TEST_F(Clusters, TokensThatLeadByTheirBiasAreOpenedWithoutTheRestOfTheirClusters
     for (int step = 0; step < 20; ++step) {
       const Batch hidden({MakeHidden(HiddenKind::kPeaked, rows, random_)}, DType::kF32);
       for (size_t s = 0; s < 2; ++s) {
-        const research::ClusterAnswer answer = searches[s].Ask(Matrix(hidden), {.k = 10});
+        const research::ClusterAnswer answer = searches[s].Search(Matrix(hidden), {.k = 10});
         ExpectFirst(answer, DenseOf(head, hidden), 10, std::string(Name(metric)));
         opened[s] += answer.rows_opened;
       }

@@ -6,8 +6,8 @@
 #include <map>
 #include <vector>
 
-#include "semantics/adjust.h"
-#include "semantics/draw.h"
+#include "semantics/adjust/adjust.h"
+#include "semantics/draw/draw.h"
 #include "semantics/select_row.h"
 #include "sluice/sampler.hpp"
 #include "tests/support/params.h"

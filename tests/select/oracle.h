@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "semantics/philox.h"
+#include "semantics/draw/philox.h"
 #include "semantics/weight.h"
 #include "sluice/select.hpp"
 

@@ -10,7 +10,7 @@
 #include <functional>
 #include <vector>
 
-#include "semantics/typical.h"
+#include "semantics/filters/typical.h"
 #include "tests/support/rows.h"
 
 namespace sluice::test {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "semantics/dot.h"
-#include "semantics/draft.h"
-#include "semantics/logprob.h"
+#include "semantics/draw/draft.h"
+#include "semantics/draw/logprob.h"
 #include "semantics/select_row.h"
 #include "semantics/topk_scores.h"
 #include "tests/support/params.h"

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "semantics/draft.h"
+#include "semantics/draw/draft.h"
 #include "tests/support/batch.h"
 #include "tests/support/random.h"
 #include "tests/support/run.h"

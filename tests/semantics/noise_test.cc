@@ -1,5 +1,5 @@
 // The noise over (nearly) all of its domain: one N for each value that fp32 can tell apart.
-#include "semantics/noise.h"
+#include "semantics/draw/noise.h"
 
 #include <gtest/gtest.h>
 

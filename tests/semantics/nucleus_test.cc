@@ -1,5 +1,5 @@
 // What ends of masses say of a token: no more and no less than all masses between them.
-#include "semantics/nucleus.h"
+#include "semantics/filters/nucleus.h"
 
 #include <gtest/gtest.h>
 

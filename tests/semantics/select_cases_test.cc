@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "semantics/top_p.h"
+#include "semantics/filters/top_p.h"
 #include "tests/support/batch.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/run.h"

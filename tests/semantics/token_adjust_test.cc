@@ -1,11 +1,11 @@
 // The rules of a row, one token at a time: as AdjustRow has them, and monotone.
-#include "semantics/token_adjust.h"
+#include "semantics/adjust/token_adjust.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "semantics/token_mask.h"
+#include "semantics/adjust/token_mask.h"
 #include "tests/sampler/stepping.h"
 
 namespace sluice::test {

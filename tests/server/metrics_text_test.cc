@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "server/metrics.h"
+#include "server/metrics/metrics.h"
 #include "tests/server/exposition.h"
 
 namespace sluice::test {

@@ -1,7 +1,7 @@
 // Requests that are refused for what their heads say, before a body is read.
 #include <gtest/gtest.h>
 
-#include "server/host_check.h"
+#include "server/admission/host_check.h"
 #include "tests/server/running.h"
 
 namespace sluice::test {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "semantics/philox.h"
+#include "semantics/draw/philox.h"
 
 namespace sluice::test {
 

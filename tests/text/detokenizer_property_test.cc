@@ -11,7 +11,7 @@
 #include "tests/support/random.h"
 #include "tests/text/byte_oracle.h"
 #include "tests/text/vocabularies.h"
-#include "text/utf8.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::test {
 namespace {

@@ -6,7 +6,7 @@
 #include "sluice/error.hpp"
 #include "sluice/tokenizer.hpp"
 #include "tests/text/vocabularies.h"
-#include "text/utf8.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::test {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tests/text/timing.h"
-#include "text/unicode.h"
+#include "text/normalize/unicode.h"
 
 namespace sluice::test {
 namespace {

@@ -1,6 +1,6 @@
 // Patterns mean what they mean to Hugging Face tokenizers (tests/fixtures/make_regexes.py) or are
 // refused, and take no more time than so much a byte.
-#include "text/regex.h"
+#include "text/regex/regex.h"
 
 #include <gtest/gtest.h>
 #include <simdjson.h>
@@ -11,7 +11,7 @@
 
 #include "sluice/error.hpp"
 #include "tests/text/timing.h"
-#include "text/regex_patterns.h"
+#include "text/regex/regex_patterns.h"
 
 namespace sluice::test {
 namespace {

@@ -7,7 +7,7 @@
 #include "sluice/text_stream.hpp"
 #include "tests/support/random.h"
 #include "tests/text/byte_oracle.h"
-#include "text/utf8.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::test {
 namespace {

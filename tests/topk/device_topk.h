@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "bench/score_rows.h"
+#include "bench/support/score_rows.h"
 #include "sluice/cuda/topk.hpp"
 #include "sluice/topk.hpp"
 #include "tests/support/device.h"

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <vector>
 
-#include "bench/score_rows.h"
+#include "bench/support/score_rows.h"
 #include "tests/support/backends.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/rows.h"

@@ -164,10 +164,10 @@ class ClusterSearch {
                 Backend backend = Backend::kAuto);
 
   // hidden: one row, any dtype.
-  ClusterAnswer Ask(const MatrixView& hidden, const ClusterQuestion& question);
+  ClusterAnswer Search(const MatrixView& hidden, const ClusterQuestion& question);
 
-  // The upper bound of each cluster's logits for a hidden state, as `Ask` has it. Takes memory,
-  // unlike `Ask`.
+  // The upper bound of each cluster's logits for a hidden state, as `Search` has it. Takes memory,
+  // unlike `Search`.
   void Bounds(const MatrixView& hidden, std::span<double> bounds) const;
 
   double budget_rows() const { return pace_.rows; }

@@ -66,10 +66,10 @@ struct ClusterPlaces {
   cuda::DeviceArray<ClusterRow> rows = {};  // one a row
 };
 
-// As ClusterSearch::Ask, of each hidden state by itself. The first k tokens, those that top-p keeps
-// and all logits are the same, bit for bit; clusters are opened in rounds, each of twice the rows
-// of those before it, so it may open other clusters on the way, and kSoftmax may have other tokens.
-// Those come in the order in which they were opened.
+// As ClusterSearch::Search, of each hidden state by itself. The first k tokens, those that top-p
+// keeps and all logits are the same, bit for bit; clusters are opened in rounds, each of twice the
+// rows of those before it, so it may open other clusters on the way, and kSoftmax may have other
+// tokens. Those come in the order in which they were opened.
 void SearchClusters(const ClusterCall& call, const ClusterQuestion& question,
                     const ClusterPlaces& places, void* stream);
 

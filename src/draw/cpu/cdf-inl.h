@@ -1,9 +1,9 @@
-// The mass of a kept set and the cdf draw from it, as in semantics/draw.h. Masses are integers, so
-// they may be added up in any order.
+// The mass of a kept set and the cdf draw from it, as in semantics/draw/draw.h. Masses are
+// integers, so they may be added up in any order.
 #include <algorithm>
 #include <bit>
 
-#include "semantics/draw.h"
+#include "semantics/draw/draw.h"
 
 #if defined(SLUICE_DRAW_CPU_CDF_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_DRAW_CPU_CDF_INL_H_

@@ -1,6 +1,6 @@
 // Which tokens a Gumbel draw may give when only an upper bound of each value is known: the screen
 // of screen-inl.h against a score that the winner has at least.
-#include "semantics/draw.h"
+#include "semantics/draw/draw.h"
 
 #if defined(SLUICE_DRAW_CPU_CONTENDERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_DRAW_CPU_CONTENDERS_INL_H_

@@ -1,6 +1,6 @@
 // Draws with vectors (Highway), compiled once for each SIMD target.
 #include "draw/draw_table.h"
-#include "semantics/draw.h"
+#include "semantics/draw/draw.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "draw/cpu/draw_cpu.cc"

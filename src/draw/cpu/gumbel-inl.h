@@ -1,5 +1,5 @@
-// The noise of semantics/noise.h on vectors, bit for bit.
-#include "semantics/noise.h"
+// The noise of semantics/draw/noise.h on vectors, bit for bit.
+#include "semantics/draw/noise.h"
 
 #if defined(SLUICE_DRAW_CPU_GUMBEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_DRAW_CPU_GUMBEL_INL_H_

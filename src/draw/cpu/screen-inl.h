@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "semantics/draw.h"
+#include "semantics/draw/draw.h"
 
 #if defined(SLUICE_DRAW_CPU_SCREEN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_DRAW_CPU_SCREEN_INL_H_

@@ -1,5 +1,5 @@
 // The Gumbel draw from a row and its Cut: screen every token, look closer at few.
-#include "semantics/draw.h"
+#include "semantics/draw/draw.h"
 
 #if defined(SLUICE_DRAW_CPU_SCREENED_DRAW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_DRAW_CPU_SCREENED_DRAW_INL_H_

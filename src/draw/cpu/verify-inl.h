@@ -1,4 +1,4 @@
-// Rejection sampling of drafts with vectors, as in semantics/draft.h.
+// Rejection sampling of drafts with vectors, as in semantics/draw/draft.h.
 //
 // Whether the draft is accepted depends on its own two probabilities and the masses; the recovered
 // token comes from what the target keeps, so nothing else is weighed.
@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "draw/draw_table.h"
-#include "semantics/draft.h"
+#include "semantics/draw/draft.h"
 #include "semantics/temperature.h"
 #include "semantics/validate.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/team.cuh"
-#include "semantics/draw.h"
+#include "semantics/draw/draw.h"
 
 namespace sluice::cuda {
 

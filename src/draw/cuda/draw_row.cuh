@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/cut_ids.cuh"
-#include "semantics/draw.h"
+#include "semantics/draw/draw.h"
 
 namespace sluice::cuda {
 

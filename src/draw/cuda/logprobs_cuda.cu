@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const Team team(memory.team);
   const TeamRow<kDType, kPatched> row(team, argument.rows, TeamIndex(team));
   const RowReport report(argument, row.index);
-  if (!report.is_wanted()) {
+  if (!report.is_requested()) {
     if (team.rank() == 0) report.PutNothing(team);
     return;
   }

@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const Team team(memory.team);
   const int index = TeamIndex(team);
   const RowReport report(argument, index);
-  if (!report.is_wanted()) {
+  if (!report.is_requested()) {
     AwaitKernelBefore();
     if (team.rank() == 0) report.PutNothing(team);
     return;

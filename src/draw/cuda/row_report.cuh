@@ -3,7 +3,7 @@
 
 #include "cuda/team.cuh"
 #include "draw/step_logprobs.h"
-#include "semantics/logprob.h"
+#include "semantics/draw/logprob.h"
 
 namespace sluice::cuda {
 
@@ -15,12 +15,12 @@ class RowReport {
         listed_(argument.lists.width) {
     if (argument.step.requested == nullptr) return;
     const RequestedLogprobs requested = argument.step.requested[row_];
-    is_wanted_ = requested.is_wanted && requested.mode == argument.mode;
-    is_of_others_ = requested.is_wanted && requested.mode != argument.mode;
+    is_requested_ = requested.is_requested && requested.mode == argument.mode;
+    is_of_others_ = requested.is_requested && requested.mode != argument.mode;
     listed_ = min(1 + requested.listed, argument.lists.width);
   }
 
-  __device__ bool is_wanted() const { return is_wanted_; }
+  __device__ bool is_requested() const { return is_requested_; }
   // The tokens of the list, with the drawn one.
   __device__ int listed() const { return listed_; }
 
@@ -71,7 +71,7 @@ class RowReport {
   const LogprobsArgument& argument_;
   int row_;  // its place where reports go
   int listed_;
-  bool is_wanted_ = true;
+  bool is_requested_ = true;
   bool is_of_others_ = false;
 };
 

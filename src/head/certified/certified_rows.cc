@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "head/certified/cuda/survivor_budget.h"
-#include "semantics/token_mask.h"
+#include "semantics/adjust/token_mask.h"
 #include "support/check.h"
 #include "support/rows.h"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "semantics/floor.h"
+#include "semantics/filters/floor.h"
 #include "semantics/order.h"
 
 namespace sluice {

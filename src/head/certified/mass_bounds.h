@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "semantics/nucleus.h"
+#include "semantics/filters/nucleus.h"
 
 namespace sluice {
 

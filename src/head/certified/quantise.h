@@ -8,7 +8,7 @@
 #include <span>
 
 #include "head/certified/bound.h"
-#include "semantics/philox.h"
+#include "semantics/draw/philox.h"
 
 namespace sluice {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "semantics/mask.h"
+#include "semantics/adjust/mask.h"
 #include "semantics/row_status.h"
 
 namespace sluice {

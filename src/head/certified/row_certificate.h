@@ -11,8 +11,8 @@
 #include "head/certified/certified_tokens.h"
 #include "head/certified/score_table.h"
 #include "head/dense_table.h"
+#include "semantics/adjust/token_adjust.h"
 #include "semantics/order.h"
-#include "semantics/token_adjust.h"
 #include "sluice/certified_head.hpp"
 
 namespace sluice {

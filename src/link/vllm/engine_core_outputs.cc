@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstring>
 
-#include "link/frame_reader.h"
+#include "link/wire/frame_reader.h"
 
 namespace sluice::link::vllm {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <msgpack.hpp>
 
-#include "link/frame_reader.h"
+#include "link/wire/frame_reader.h"
 
 namespace sluice::link::vllm {
 namespace {

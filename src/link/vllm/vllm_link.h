@@ -22,8 +22,8 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "link/engine_connection.h"
-#include "link/request_table.h"
+#include "link/frontend/engine_connection.h"
+#include "link/frontend/request_table.h"
 #include "link/vllm/engine_core_outputs.h"
 #include "link/vllm/output_translation.h"
 #include "link/vllm/peer_watch.h"

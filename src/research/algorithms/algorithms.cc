@@ -13,7 +13,7 @@ namespace sluice::research {
 namespace {
 
 // Times in microseconds for top-p 0.9 at T = 1, fp32, 512-bit vectors, one core, as `peaked / mid /
-// flat / normal` rows of bench/rows.h with 32000 tokens: what "slow" means in the limits.
+// flat / normal` rows of bench/support/rows.h with 32000 tokens: what "slow" means in the limits.
 //   certified 9 / 21 / 59 / 101           sort 1490 / 1500 / 1500 / 1540
 //   filter_sort 190 / 320 / 580 / 1510    filter_scan 22 / 140 / 740 / 1680
 //   quick_find_max 25 / 250 / 860 / 1790  histogram 33 / 32 / 42 / 53

@@ -11,7 +11,7 @@
 #include "head/certified/plane_hash.h"
 #include "research/clusters/cluster_file.h"
 #include "research/clusters/kmeans_cpu.h"
-#include "semantics/philox.h"
+#include "semantics/draw/philox.h"
 #include "semantics/widen.h"
 #include "support/check.h"
 #include "support/rows.h"
@@ -103,7 +103,7 @@ struct PartProgress {
   double before;
   double share;
 
-  static void Tell(void* context, int32_t rounds) {
+  static void Report(void* context, int32_t rounds) {
     const auto& part = *static_cast<const PartProgress*>(context);
     part.options.progress(part.options.progress_context,
                           part.before + part.share * rounds / part.options.rounds);
@@ -286,7 +286,7 @@ HeadClusters HeadClusters::Build(const DenseHead& head, const ClusterOptions& op
     task.is_spherical = is_spherical;
     task.rounds = options.rounds;
     if (options.progress != nullptr) {
-      task.progress = PartProgress::Tell;
+      task.progress = PartProgress::Report;
       task.progress_context = &progress;
     }
     finder.Find(task);

@@ -207,7 +207,7 @@ void ClusterSearch::TakeAll(const ClusterQuestion& question, ClusterAnswer& answ
   Holds(question, question.epsilon, answer);
 }
 
-ClusterAnswer ClusterSearch::Ask(const MatrixView& hidden, const ClusterQuestion& question) {
+ClusterAnswer ClusterSearch::Search(const MatrixView& hidden, const ClusterQuestion& question) {
   CheckQuestion(question, head_.weight.rows);
   CheckHidden(hidden, clusters_);
   Widen(hidden, hidden_);

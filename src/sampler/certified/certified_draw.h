@@ -7,8 +7,8 @@
 #include "draw/draw_table.h"
 #include "head/certified/certified_rows.h"
 #include "select/select_table.h"
-#include "semantics/draw.h"
-#include "semantics/filter_class.h"
+#include "semantics/draw/draw.h"
+#include "semantics/filters/filter_class.h"
 #include "semantics/interval.h"
 #include "support/rows.h"
 

@@ -8,7 +8,7 @@
 
 #include "draw/draw_table.h"
 #include "head/certified/row_certificate.h"
-#include "semantics/draw.h"
+#include "semantics/draw/draw.h"
 
 namespace sluice {
 

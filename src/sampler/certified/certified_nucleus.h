@@ -4,7 +4,7 @@
 #pragma once
 
 #include "sampler/certified/certified_gumbel.h"
-#include "semantics/nucleus.h"
+#include "semantics/filters/nucleus.h"
 
 namespace sluice {
 

@@ -1,5 +1,5 @@
 // The step of a Sampler's requests from a certified head: their masks are one bitmask, and what
-// they change of single logits maps the intervals of these (semantics/token_adjust.h).
+// they change of single logits maps the intervals of these (semantics/adjust/token_adjust.h).
 #include "sampler/certified/certified_draw.h"
 #include "sampler/sampler_impl.h"
 #include "support/check.h"

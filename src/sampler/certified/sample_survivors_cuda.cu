@@ -44,7 +44,7 @@ __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
     }
     if (progress.filter_class == FilterClass::kFirst && progress.k == 1) {
       const uint64_t first = FirstSurvivor(block, survivors);
-      if (progress.wants_first) {
+      if (progress.takes_first) {
         result.id = IdOf(first);
         return DenseReason::kNone;
       }

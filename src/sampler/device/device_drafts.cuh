@@ -2,9 +2,9 @@
 #pragma once
 
 #include "sampler/device/device_kernels.h"
+#include "semantics/adjust/mask.h"
 #include "semantics/cut.h"
-#include "semantics/draft.h"
-#include "semantics/mask.h"
+#include "semantics/draw/draft.h"
 #include "semantics/order.h"
 
 namespace sluice::cuda {

@@ -99,12 +99,12 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
                    ReportOf(buffers, shape, *mode, limits), stream);
     return;
   }
-  if (shape.part != StepPart::kBehindProcessors) EnqueueDraws(buffers, shape, limits, stream);
+  if (shape.part != StepPart::kAfterProcessors) EnqueueDraws(buffers, shape, limits, stream);
   if (shape.part == StepPart::kBeforeProcessors) {
     EnqueueWriteOut(buffers, shape, stream);
     return;
   }
-  if (shape.part == StepPart::kBehindProcessors) {
+  if (shape.part == StepPart::kAfterProcessors) {
     EnqueueProcessedDraws(buffers, shape, limits, stream);
   }
   const int64_t rows = shape.output.rows;

@@ -3,7 +3,7 @@
 
 #include "cuda/cuda_check.h"
 #include "sampler/device/device_kernels.h"
-#include "semantics/adjust.h"
+#include "semantics/adjust/adjust.h"
 #include "semantics/widen.h"
 
 namespace sluice::cuda {

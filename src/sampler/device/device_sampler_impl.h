@@ -23,7 +23,7 @@
 namespace sluice::cuda {
 
 // Of a step with processors, which run between two graphs.
-enum class StepPart : uint8_t { kWhole, kBeforeProcessors, kBehindProcessors };
+enum class StepPart : uint8_t { kWhole, kBeforeProcessors, kAfterProcessors };
 
 // Which kernels a step needs, and of what shape.
 struct StepShape {

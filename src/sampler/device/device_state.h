@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "semantics/penalties.h"
+#include "semantics/adjust/penalties.h"
 #include "sluice/cut.hpp"
 #include "sluice/params.hpp"
 #include "sluice/tensor.hpp"
@@ -113,7 +113,7 @@ struct TreeRow {
   int32_t row;      // of its request
   int32_t rows;
 
-  SLUICE_HD bool IsBehind(const TreeRow& node) const {
+  SLUICE_HD bool IsChildOf(const TreeRow& node) const {
     return row > 0 && before == (node.before | uint64_t{1} << (row - 1));
   }
 };

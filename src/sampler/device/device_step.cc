@@ -78,7 +78,7 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   first.source = source;
   if (is_processed) {
     first.part = StepPart::kBeforeProcessors;
-    last.part = StepPart::kBehindProcessors;
+    last.part = StepPart::kAfterProcessors;
   }
   const cudaGraphExec_t graph = shape.output.rows > 0 ? GraphOf(first) : nullptr;
   const cudaGraphExec_t behind = is_processed ? GraphOf(last) : nullptr;

@@ -37,20 +37,20 @@ constexpr semantics::RuleSet kTypicalTopK =
     semantics::Rules(semantics::Filter::kTypical, semantics::Filter::kTopK);
 
 // The rows of a request in a step that has trees.
-void TellTree(const StepRequest& request, const StepTables& tables, int32_t first_row) {
+void WriteTree(const StepRequest& request, const StepTables& tables, int32_t first_row) {
   const DraftTree tree(request);
   TreeRow* const trees = tables.trees + first_row;
   StepRow* const rows = tables.rows + first_row;
   for (int32_t d = 0; d <= tree.size(); ++d) {
     const uint64_t before = d == 0 ? 0 : trees[tree.Parent(d - 1)].before | uint64_t{1} << (d - 1);
     trees[d] = {before, d, tree.size() + 1};
-    const int32_t child = tree.NextBehind(d, 0);
+    const int32_t child = tree.NextChild(d, 0);
     rows[d].depth = std::popcount(before);
     rows[d].draft = child == tree.size() ? -1 : request.drafts[static_cast<size_t>(child)];
   }
 }
 
-void TellModel(const StepRequest& request, DraftModelRow* models) {
+void WriteModel(const StepRequest& request, DraftModelRow* models) {
   const SelectInput& model = request.draft_model;
   for (int64_t i = 0; i < std::ssize(request.drafts); ++i) {
     const SelectParams& params = PerRow(model.params, i);
@@ -207,9 +207,9 @@ void DeviceSampler::Impl::SendTables(const StepInput& input, const StepShape& sh
                                     ? nullptr
                                     : static_cast<const float*>(request.draft_probabilities.Row(d));
     }
-    if (tables.trees != nullptr) TellTree(request, tables, tables.spans[q].first_row);
+    if (tables.trees != nullptr) WriteTree(request, tables, tables.spans[q].first_row);
     if (tables.models != nullptr && request.draft_model.logits.data != nullptr) {
-      TellModel(request, tables.models + tables.spans[q].first_row);
+      WriteModel(request, tables.models + tables.spans[q].first_row);
     }
     for (const int32_t draft : request.drafts) tables.drafts[drafts++] = draft;
   }

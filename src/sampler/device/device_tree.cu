@@ -1,5 +1,5 @@
 // Trees of drafts: rejection sampling of the siblings of a node by the definition of
-// semantics/draft.h, which path of a tree stands, and the rows of that path moved together.
+// semantics/draw/draft.h, which path of a tree stands, and the rows of that path moved together.
 #include "cuda/cuda_check.h"
 #include "sampler/device/device_drafts.cuh"
 #include "semantics/temperature.h"
@@ -37,8 +37,8 @@ struct TreeMemory {
 };
 
 // The first child row of `node` among those from `next` on, as a row of its request.
-__device__ int32_t NextBehind(const TreeRow* of_request, const TreeRow& node, int32_t next) {
-  while (next < node.rows && !of_request[next].IsBehind(node)) ++next;
+__device__ int32_t NextChild(const TreeRow* of_request, const TreeRow& node, int32_t next) {
+  while (next < node.rows && !of_request[next].IsChildOf(node)) ++next;
   return next;
 }
 
@@ -80,14 +80,14 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
   const int32_t first_row = r - node.row;
   const TreeRow* of_request = argument.trees + first_row;
   int32_t tries = 0;
-  int32_t child = NextBehind(of_request, node, node.row + 1);
+  int32_t child = NextChild(of_request, node, node.row + 1);
   while (true) {
-    const int32_t told_at = first_row + child - 1;
+    const int32_t draft = first_row + child - 1;
     const Source q{
-        argument.probabilities[told_at],
-        argument.distributions == nullptr || argument.distributions[told_at].row.data == nullptr
+        argument.probabilities[draft],
+        argument.distributions == nullptr || argument.distributions[draft].row.data == nullptr
             ? nullptr
-            : argument.distributions + told_at,
+            : argument.distributions + draft,
         argument.drafts[row.first_draft + child - 1]};
     if (Thread() == 0) {
       memory.p_draft = 0;
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
       conclude(result, 0);
       return;
     }
-    const int32_t next = NextBehind(of_request, node, child + 1);
+    const int32_t next = NextChild(of_request, node, child + 1);
     if (next == node.rows) {
       const uint64_t threshold =
           semantics::CdfThreshold(key, semantics::Stream::kRecovered, residuals.all);
@@ -175,9 +175,9 @@ __global__ void TreeVerdictKernel(const __grid_constant__ VerdictArgument argume
       emitted += result.id >= 0 ? 1 : 0;
       at = accepted > 0 ? accepted : span.rows;
       if (accepted < 0 && result.id >= 0) {
-        at = NextBehind(trees, trees[row], row + 1);
+        at = NextChild(trees, trees[row], row + 1);
         while (at < span.rows && drafts[at - 1] != result.id) {
-          at = NextBehind(trees, trees[row], at + 1);
+          at = NextChild(trees, trees[row], at + 1);
         }
       }
     }

@@ -1,5 +1,5 @@
 // Chains of drafts: which rows of a step stand, and rejection sampling by the definition of
-// semantics/draft.h.
+// semantics/draw/draft.h.
 #include "cuda/cuda_check.h"
 #include "sampler/device/device_drafts.cuh"
 #include "semantics/temperature.h"

@@ -1,6 +1,6 @@
 // Explain: stages 3 to 9 one by one, and what each did to the tokens to explain. The
-// rules are those of semantics/adjust.h in its order; explain_test compares the values with the
-// Sampler's.
+// rules are those of semantics/adjust/adjust.h in its order; explain_test compares the values with
+// the Sampler's.
 #pragma once
 
 #include <algorithm>

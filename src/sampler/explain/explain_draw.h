@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "sampler/explain/explain_compare.h"
-#include "semantics/draw.h"
+#include "semantics/draw/draw.h"
 #include "semantics/temperature.h"
 
 namespace sluice {

@@ -1,7 +1,7 @@
 // Vector passes over a list of values: the sums and thresholds that the rules of semantics/
 // need.
-#include "semantics/top_n_sigma.h"
-#include "semantics/typical.h"
+#include "semantics/filters/top_n_sigma.h"
+#include "semantics/filters/typical.h"
 
 #if defined(SLUICE_SELECT_CPU_LIST_PASSES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_SELECT_CPU_LIST_PASSES_INL_H_

@@ -6,8 +6,8 @@
 #include "cuda/cut_ids.cuh"
 #include "cuda/row_prologue.cuh"
 #include "select/cuda/prune_top.cuh"
-#include "semantics/min_p.h"
-#include "semantics/top_p.h"
+#include "semantics/filters/min_p.h"
+#include "semantics/filters/top_p.h"
 #include "sluice/cut.hpp"
 
 namespace sluice::cuda {

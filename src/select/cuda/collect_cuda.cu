@@ -158,7 +158,7 @@ int64_t SizeOfOutputs(const Candidates& candidates) {
 }
 
 template <typename T>
-T* Wanted(const DeviceArray<T>& array) {
+T* DataOrNull(const DeviceArray<T>& array) {
   return array.size == 0 ? nullptr : array.data;
 }
 
@@ -188,9 +188,9 @@ void Collect(const LogitsView& logits, const RowParams& params, DeviceArray<cons
                            .order = order,
                            .offsets = candidates.offsets.data,
                            .size = size,
-                           .ids = Wanted(candidates.ids),
-                           .logits = Wanted(candidates.logits),
-                           .weights = Wanted(candidates.weights)};
+                           .ids = DataOrNull(candidates.ids),
+                           .logits = DataOrNull(candidates.logits),
+                           .weights = DataOrNull(candidates.weights)};
   const void* kernel =
       argument.rows.patches != nullptr
           ? ForDType(logits.dtype, CollectKernel<DType::kF32, true>,

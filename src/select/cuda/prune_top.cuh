@@ -3,7 +3,7 @@
 #pragma once
 
 #include "select/cuda/top_list.cuh"
-#include "semantics/top_p.h"
+#include "semantics/filters/top_p.h"
 
 namespace sluice::cuda {
 

@@ -59,7 +59,7 @@ class RowRules {
 
   // mass: null, or where the first thread writes.
   __device__ Cut Select(CutMass* mass) {
-    wants_margin_ = mass != nullptr;
+    needs_margin_ = mass != nullptr;
     semantics::ApplyRules(semantics::RulesOf(params_, key_), params_, *this);
     if (mass != nullptr) Report(mass);
     return CutOfKept();
@@ -156,10 +156,10 @@ class RowRules {
       kept_.KeepFrom(value, static_cast<int32_t>(ties));
       through = found.above + static_cast<uint64_t>(ties) * weight;
       before = through - weight;
-    } else if (wants_margin_) {  // an inclusive boundary on the whole mass
+    } else if (needs_margin_) {  // an inclusive boundary on the whole mass
       before = through - WeightOf(SmallestOf(measured_));
     }
-    if (wants_margin_) {
+    if (needs_margin_) {
       const uint64_t below = target > before ? target - before : before - target;
       const uint64_t above = through > target ? through - target : target - through;
       margin_ = min(below, above);
@@ -273,7 +273,7 @@ class RowRules {
   float scale_;
   ValueInterval kept_;
   ValueInterval measured_;  // by top-p
-  bool wants_margin_ = false;
+  bool needs_margin_ = false;
   uint64_t margin_ = UINT64_MAX;
   // XTC drops this number of tokens from the top: up to a value, and of its ties the first ones.
   int64_t dropped_ = 0;

@@ -5,10 +5,10 @@
 #include "cuda/cut_ids.cuh"
 #include "select/cuda/prune_top.cuh"
 #include "select/cuda/typical_bound.cuh"
-#include "semantics/min_p.h"
-#include "semantics/noise.h"
-#include "semantics/top_p.h"
-#include "semantics/xtc.h"
+#include "semantics/draw/noise.h"
+#include "semantics/filters/min_p.h"
+#include "semantics/filters/top_p.h"
+#include "semantics/filters/xtc.h"
 #include "sluice/cut.hpp"
 
 namespace sluice::cuda {
@@ -36,8 +36,8 @@ __device__ inline uint64_t SortInWarp(uint64_t token) {
 #pragma unroll
     for (int step = length / 2; step > 0; step /= 2) {
       const uint64_t other = __shfl_xor_sync(~0u, token, step);
-      const bool wants_larger = ((lane & length) == 0) == ((lane & step) == 0);
-      if ((other > token) == wants_larger) token = other;
+      const bool takes_larger = ((lane & length) == 0) == ((lane & step) == 0);
+      if ((other > token) == takes_larger) token = other;
     }
   }
   return token;
@@ -262,7 +262,7 @@ __device__ uint32_t ScoreOfThread(const ScoredTop& scored, const ScoreMemory& sc
 // may be called by other threads than those that sort, at the same time.
 template <typename Score>
 __device__ ScoredTop SortAndScore(const Team& block, const ListedTokens& from, ScoreMemory& scores,
-                                  bool wants_scores, Score score) {
+                                  bool needs_scores, Score score) {
   const ListedTokens sorted = from.Moved(from.size);
   const int size = from.size;
   const int sorting = ThreadsToSort(size);
@@ -272,9 +272,9 @@ __device__ ScoredTop SortAndScore(const Team& block, const ListedTokens& from, S
   }
   auto whole_warps = [](int threads) { return (threads + kWarpSize - 1) / kWarpSize * kWarpSize; };
   const int ranking = whole_warps(size);
-  const int scoring = wants_scores ? ranking : 0;
+  const int scoring = needs_scores ? ranking : 0;
   const int all = max(ranking + scoring, sorting);
-  if (block.thread() >= all) return {sorted, wants_scores};
+  if (block.thread() >= all) return {sorted, needs_scores};
   const int scorer = block.thread() - ranking;
   if (scorer < 0) {
     RankTop(from, ranking, scores, [&](int rank, uint64_t token, int place) {
@@ -293,7 +293,7 @@ __device__ ScoredTop SortAndScore(const Team& block, const ListedTokens& from, S
     }
   }
   SyncThreads<kSortingBarrier>(all);
-  return {sorted, wants_scores};
+  return {sorted, needs_scores};
 }
 
 // The result of the team's first block for a row that was decided by its top.

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "cuda/team.cuh"
+#include "semantics/filters/top_p.h"
 #include "semantics/order.h"
 #include "semantics/rules.h"
 #include "semantics/temperature.h"
-#include "semantics/top_p.h"
 #include "semantics/weight.h"
 #include "sluice/cut.hpp"
 

@@ -1,5 +1,6 @@
 // Where typical sampling ends on a row with a listed top: the mean surprise of the whole row, and a
-// key that separates the listed tokens which semantics/typical.h keeps from those that it drops.
+// key that separates the listed tokens which semantics/filters/typical.h keeps from those that it
+// drops.
 //
 // A surprise is a whole number below 2^18. One read of the row, after the list, sums what the mean
 // is made of and the mass; the tokens within eight octaves of the largest, or as far as the list
@@ -13,7 +14,7 @@
 
 #include "cuda/long_mass_sum.cuh"
 #include "cuda/token_list.cuh"
-#include "semantics/typical.h"
+#include "semantics/filters/typical.h"
 
 namespace sluice::cuda {
 

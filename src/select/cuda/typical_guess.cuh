@@ -2,16 +2,16 @@
 //
 // The read adds up what the tokens below the list's threshold have of the mass and of the surprise,
 // by approximate weights. The listed tokens are known one by one, so the mean surprise and the mass
-// lie between two bounds each. semantics/typical.h keeps a token iff the tokens nearer to the mean
-// hold less than the target: nearer tokens are an interval of the order around the mean, nearly
-// always one that is listed, and then only a mass near the target leaves a token in doubt. Where
-// one is, nothing is known, and typical_bound.cuh reads the row again.
+// lie between two bounds each. semantics/filters/typical.h keeps a token iff the tokens nearer to
+// the mean hold less than the target: nearer tokens are an interval of the order around the mean,
+// nearly always one that is listed, and then only a mass near the target leaves a token in doubt.
+// Where one is, nothing is known, and typical_bound.cuh reads the row again.
 #pragma once
 
 #include "select/cuda/top_list.cuh"
 #include "select/cuda/typical_bound.cuh"
 #include "select/typical_mean.h"
-#include "semantics/top_p.h"
+#include "semantics/filters/top_p.h"
 
 namespace sluice::cuda {
 

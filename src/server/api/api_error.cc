@@ -1,7 +1,7 @@
 #include "server/api/api_error.h"
 
 #include "server/api/json_text.h"
-#include "text/utf8.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::server {
 namespace {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "server/api/stream_writer.h"
+#include "server/api/response/stream_writer.h"
 
 namespace sluice::server {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/api/stream_writer.h"
+#include "server/api/response/stream_writer.h"
 
 namespace sluice::server {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/api/choice_delta.h"
+#include "server/api/response/choice_delta.h"
 #include "sluice/client.hpp"
 
 namespace sluice::server {

@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "server/api/field_names.h"
-#include "server/api/response_body.h"
+#include "server/api/request/field_names.h"
+#include "server/api/response/response_body.h"
 #include "server/completions/failure.h"
 #include "server/completions/live_exchange.h"
 #include "server/error_response.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "server/api/api_error.h"
-#include "server/api/completion_request.h"
+#include "server/api/request/completion_request.h"
 #include "sluice/client.hpp"
 
 namespace sluice::server {

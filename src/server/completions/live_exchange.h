@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/api/stream_writer.h"
+#include "server/api/response/stream_writer.h"
 #include "server/completions/choice.h"
 #include "server/completions/loop_state.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "server/api/api_error.h"
-#include "server/api/completion_request.h"
+#include "server/api/request/completion_request.h"
 #include "sluice/model_text.hpp"
 
 namespace sluice::server {

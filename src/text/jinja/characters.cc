@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "text/unicode.h"
+#include "text/normalize/unicode.h"
 
 namespace sluice::text::jinja {
 namespace {

@@ -1,8 +1,8 @@
 // Macros and calls of functions.
 #include <algorithm>
 
-#include "text/jinja/level.h"
 #include "text/jinja/run.h"
+#include "text/jinja/syntax/level.h"
 
 namespace sluice::text::jinja {
 

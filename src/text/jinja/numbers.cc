@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "text/jinja/strings.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "text/normalize/unicode.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::text::jinja {
 namespace {

@@ -4,10 +4,10 @@
 
 #include "support/check.h"
 #include "text/jinja/find.h"
-#include "text/jinja/format.h"
+#include "text/jinja/format/format.h"
 #include "text/jinja/run.h"
 #include "text/jinja/strings.h"
-#include "text/utf8.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::text::jinja {
 namespace {

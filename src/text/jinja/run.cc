@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "support/check.h"
-#include "text/jinja/level.h"
-#include "text/jinja/lexer.h"
-#include "text/utf8.h"
+#include "text/jinja/syntax/level.h"
+#include "text/jinja/syntax/lexer.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::text::jinja {
 

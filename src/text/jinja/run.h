@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "sluice/chat_template.hpp"
-#include "text/jinja/ast.h"
+#include "text/jinja/syntax/ast.h"
 
 namespace sluice::text::jinja {
 

@@ -6,8 +6,8 @@
 
 #include "text/jinja/characters.h"
 #include "text/jinja/find.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "text/normalize/unicode.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::text::jinja {
 namespace {

@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include "support/check.h"
-#include "text/jinja/number_text.h"
+#include "text/jinja/format/number_text.h"
 #include "text/jinja/run.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "text/normalize/unicode.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::text::jinja {
 namespace {

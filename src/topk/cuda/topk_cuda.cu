@@ -434,7 +434,7 @@ constexpr int64_t kFewRows = 8;
 constexpr int64_t kMostRowsToOverlap = 30;
 
 template <typename T>
-T* Wanted(const DeviceArray<T>& array) {
+T* DataOrNull(const DeviceArray<T>& array) {
   return array.size == 0 ? nullptr : array.data;
 }
 
@@ -493,21 +493,21 @@ void Topk(const TopkInput& input, const TopkOutput& output, void* stream, const 
       .stride_bytes = input.scores.stride * static_cast<int64_t>(SizeOf(input.scores.dtype)),
       .columns = static_cast<int32_t>(input.scores.vocab),
       .k = input.k,
-      .lengths = Wanted(input.lengths),
+      .lengths = DataOrNull(input.lengths),
       .next_n = input.next_n,
-      .hint = {takes_hint ? Wanted(input.hint) : nullptr, input.hint_columns, input.hint_shift,
+      .hint = {takes_hint ? DataOrNull(input.hint) : nullptr, input.hint_columns, input.hint_shift,
                chosen.guess == TopkGuess::kSecant, NAN},
       .has_thresholds =
-          chosen.guess == TopkGuess::kThreshold && Wanted(input.thresholds) != nullptr,
+          chosen.guess == TopkGuess::kThreshold && DataOrNull(input.thresholds) != nullptr,
       .sorted = input.sorted,
       .capacity = chosen.capacity,
       .words = static_cast<int32_t>(words),
       .lets_next_start = rows <= kFewRows,
       .indices = output.indices.data,
-      .values = Wanted(output.values),
-      .statuses = Wanted(output.statuses),
-      .work = Wanted(output.work),
-      .thresholds = Wanted(input.thresholds)};
+      .values = DataOrNull(output.values),
+      .statuses = DataOrNull(output.statuses),
+      .work = DataOrNull(output.work),
+      .thresholds = DataOrNull(input.thresholds)};
   const bool are_short = AreShort(input, chosen);
   LaunchOverRows({KernelFor(input.scores.dtype, rows, chosen, are_short),
                   {chosen.blocks, chosen.threads},

@@ -13,7 +13,7 @@
 #include <zmq.hpp>
 
 #include "link/sockets.h"
-#include "tests/link/frontend.h"
+#include "tests/link/frontend/frontend.h"
 #include "tests/link/vllm/fixtures.h"
 
 namespace sluice::test {

@@ -1,7 +1,7 @@
 // Every byte, at every place of the eight that are looked at together.
 #include <gtest/gtest.h>
 
-#include "server/api/stream_writer.h"
+#include "server/api/response/stream_writer.h"
 #include "tests/server/api/parsed_json.h"
 
 namespace sluice::server {

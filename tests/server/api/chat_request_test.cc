@@ -1,8 +1,8 @@
 // Conversations: which messages are taken, and that the template gets them as they were.
 #include <gtest/gtest.h>
 
-#include "server/api/completion_request.h"
-#include "server/api/stream_writer.h"
+#include "server/api/request/completion_request.h"
+#include "server/api/response/stream_writer.h"
 #include "tests/server/api/parsed_json.h"
 #include "tests/server/api/refused.h"
 #include "tests/text/vocabularies.h"

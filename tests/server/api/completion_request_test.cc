@@ -1,6 +1,6 @@
 // Bodies of /v1/completions and /v1/chat/completions: every field's good values, and every bad one
 // with the words that refuse it.
-#include "server/api/completion_request.h"
+#include "server/api/request/completion_request.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "server/api/completion_request.h"
+#include "server/api/request/completion_request.h"
 #include "tests/server/api/refused.h"
 
 namespace sluice::server {

@@ -1,5 +1,5 @@
 // Log-probabilities in the shapes of OpenAI and vLLM.
-#include "server/api/logprobs_json.h"
+#include "server/api/response/logprobs_json.h"
 
 #include <gtest/gtest.h>
 

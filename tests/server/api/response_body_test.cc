@@ -1,5 +1,5 @@
 // Whole responses.
-#include "server/api/response_body.h"
+#include "server/api/response/response_body.h"
 
 #include <gtest/gtest.h>
 

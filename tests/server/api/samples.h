@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "server/api/response_body.h"
-#include "server/api/stream_writer.h"
+#include "server/api/response/response_body.h"
+#include "server/api/response/stream_writer.h"
 #include "sluice/version.hpp"
 #include "tests/text/vocabularies.h"
 

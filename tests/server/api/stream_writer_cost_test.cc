@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "json/writer.h"
-#include "server/api/stream_writer.h"
+#include "server/api/response/stream_writer.h"
 #include "tests/server/api/samples.h"
 #include "tests/support/slowdown.h"
 

@@ -1,6 +1,6 @@
 // Streams as text: whole ones as the files of golden/ have them, and every event read back by a
 // parser. SLUICE_WRITE_GOLDEN=1 writes the files anew.
-#include "server/api/stream_writer.h"
+#include "server/api/response/stream_writer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // /tokenize, /detokenize and /v1/models: their bodies in and out.
-#include "server/api/tokens_request.h"
+#include "server/api/request/tokens_request.h"
 
 #include <gtest/gtest.h>
 

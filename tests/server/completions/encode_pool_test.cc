@@ -1,4 +1,4 @@
-#include "server/encode_pool.h"
+#include "server/admission/encode_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -74,7 +74,7 @@ CertifiedWorkspace LayOut(const DevicePlanes& planes, int64_t rows, std::byte* w
   take(memory.quads, quad_groups);
   take(memory.sure, count);
   if (planes.kind == CertificateKind::kStrict && layout.groups <= kMostRefinedGroups) {
-    take(memory.asked, count);
+    take(memory.probed, count);
     take(memory.tile_middles, count * tiles);
   }
   take(memory.tile_least, count * tiles);

@@ -22,7 +22,7 @@
 #include "head/certified/cuda/survivor_budget.h"
 #include "head/certified/planes.h"
 #include "head/cuda/project_launch.h"
-#include "semantics/filter_class.h"
+#include "semantics/filters/filter_class.h"
 #include "semantics/host_device.h"
 #include "sluice/cuda/head.hpp"
 
@@ -43,7 +43,7 @@ struct RowProgress {
   DenseReason reason;
   int32_t k;
   int32_t first_id;  // of the head's first row: noise is by the ids of the whole vocabulary
-  bool wants_first;  // the first token is the answer, whatever the noise
+  bool takes_first;  // the first token is the answer, whatever the noise
   float filter_scale;
   float draw_scale;
   float min_p;
@@ -74,7 +74,7 @@ struct SureEnds {
 
 // What the likeliest tokens of a row reach for certain by both planes, as order keys: of at least
 // as many tokens as the row needs. 0: nothing is certain of the row.
-struct AskedEnds {
+struct ProbedEnds {
   uint32_t least;
   uint32_t best;    // of one token: a score of a draw from the whole softmax
   int32_t refined;  // rows of the second plane that were read
@@ -152,7 +152,7 @@ struct CertifiedWorkspace {
   float* hidden;     // [rows][dim]
   QuadGroup* quads;  // PlaceOfQuad
   SureEnds* sure;
-  AskedEnds* asked;          // null, as the next: there is no second plane to read
+  ProbedEnds* probed;        // null, as the next: there is no second plane to read
   float* tile_middles;       // [rows][tiles]
   float* tile_least;         // [rows][tiles]: the largest lower end
   float* tile_most;          //                the largest upper end
@@ -210,8 +210,8 @@ void LaunchScore(const CertifiedArgs& call, void* stream);
 // That of more than eight hidden states; where the device has the code for it.
 bool CanScoreMany();
 void LaunchScoreMany(const CertifiedArgs& call, void* stream);
-// These two are for calls with a memory.asked. LaunchRefine uses the ends that it holds.
-void LaunchAsk(const CertifiedArgs& call, void* stream);
+// These two are for calls with a memory.probed. LaunchRefine uses the ends that it holds.
+void LaunchProbe(const CertifiedArgs& call, void* stream);
 void LaunchRefine(const CertifiedArgs& call, void* stream);
 // Where the first k tokens of each row go.
 struct TopPlaces {

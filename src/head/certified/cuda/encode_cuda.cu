@@ -4,7 +4,7 @@
 #include "cuda/row_slice.cuh"
 #include "head/certified/cuda/row_progress.cuh"
 #include "head/certified/quantise.h"
-#include "semantics/noise.h"
+#include "semantics/draw/noise.h"
 #include "semantics/validate.h"
 #include "semantics/widen.h"
 
@@ -84,13 +84,13 @@ __device__ EncodedGroup EncodeGroup(const CertifiedArgs& call, int row, int grou
 }
 
 // What the parameters say. By one thread.
-__device__ void Ask(const CertifiedArgs& call, int row, RowProgress& progress) {
+__device__ void ReadQuestion(const CertifiedArgs& call, int row, RowProgress& progress) {
   const QuestionArgument& question = call.question;
   progress = RowProgress{};
   progress.way = RowProgress::Way::kPlanes;
   progress.filter_class = FilterClass::kFirst;
   progress.k = question.k;
-  progress.wants_first = question.k == 1;
+  progress.takes_first = question.k == 1;
   progress.least_first = ~0u;
   progress.first_id = question.first_id;
   if (question.params == nullptr) return;
@@ -113,7 +113,7 @@ __device__ void Ask(const CertifiedArgs& call, int row, RowProgress& progress) {
   progress.k = is_greedy || progress.filter_class != FilterClass::kFirst ? 1 : params.top_k;
   // Of ties at the first place noise chooses where all of them are kept.
   const bool keeps_one = progress.k == 1 && params.profile.ties == Ties::kLowestId;
-  progress.wants_first = is_greedy || (progress.filter_class == FilterClass::kFirst && keeps_one);
+  progress.takes_first = is_greedy || (progress.filter_class == FilterClass::kFirst && keeps_one);
   if (progress.filter_class != FilterClass::kMass) return;
   if (!semantics::IsNucleus(params)) return LeaveToDense(progress, DenseReason::kParameters);
   progress.filter_class = FilterClass::kFirst;
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   if (threadIdx.x != 0) return;
   RowProgress progress;
-  Ask(call, row, progress);
+  ReadQuestion(call, row, progress);
   squares = 0.0;
   allowed = 0;
   for (int w = 0; w < kWarps; ++w) {

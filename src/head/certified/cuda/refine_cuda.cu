@@ -23,8 +23,8 @@ constexpr int kTokensOfThread = kTileRows / kThreadsOfTile;
 constexpr int kMostListed = kTilesAtOnce * kTileRows;
 // Rows that need more tokens read and narrow nothing; nor do rows with more tokens as likely as
 // those, which a block would read one after the other.
-constexpr int kMostWanted = 512;
-constexpr int kMostAsked = 640;
+constexpr int kLargestProbedK = 512;
+constexpr int kMostProbed = 640;
 // Weights below 2^-24 of the last needed token's: all of them are less of a nucleus than is
 // uncertain of a few wider ones.
 constexpr float kLeastOfNucleus = 24.0f;
@@ -37,7 +37,7 @@ struct alignas(16) RefineMemory {
   uint32_t best;
   int32_t list[kMostListed];
 };
-static_assert(kMostAsked <= kMostListed);
+static_assert(kMostProbed <= kMostListed);
 
 struct RefineArgument {
   CertifiedArgs call;
@@ -155,7 +155,7 @@ __device__ int ListLikeliest(const CertifiedArgs& call, const RowProgress& progr
     }
     __syncthreads();
     count = static_cast<int>(memory.count);
-    if (count < progress.k || count > kMostAsked) return 0;
+    if (count < progress.k || count > kMostProbed) return 0;
   }
   for (int i = static_cast<int>(threadIdx.x) / kWarpSize; i < count; i += kWarps) {
     const int32_t id = LikeliestOfTile(call, progress, row, list[i], i >= count - draws);
@@ -167,7 +167,7 @@ __device__ int ListLikeliest(const CertifiedArgs& call, const RowProgress& progr
 }
 
 __global__ void __launch_bounds__(kThreads, 1)
-    AskKernel(const __grid_constant__ RefineArgument argument) {
+    ProbeKernel(const __grid_constant__ RefineArgument argument) {
   extern __shared__ __align__(16) unsigned char shared[];
   auto& memory = *reinterpret_cast<RefineMemory*>(shared);
   LetNextKernelStart();
@@ -176,18 +176,18 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int row = static_cast<int>(blockIdx.x);
   const RowProgress& progress = call.memory.progress[row];
   const bool is_one = progress.k == 1;
-  const bool is_asked = progress.way == RowProgress::Way::kPlanes && progress.k <= kMostWanted;
+  const bool is_probed = progress.way == RowProgress::Way::kPlanes && progress.k <= kLargestProbedK;
   if (threadIdx.x == 0) {
     memory.count = 0;
     memory.least = is_one ? 0 : ~0u;
     memory.best = 0;
   }
   const LowPlane plane = PlaneIn(memory, call, row);
-  if (is_asked) plane.CopyState();
+  if (is_probed) plane.CopyState();
   __syncthreads();
-  const int count = is_asked ? ListLikeliest(call, progress, row, memory) : 0;
+  const int count = is_probed ? ListLikeliest(call, progress, row, memory) : 0;
   if (count == 0) {
-    if (threadIdx.x == 0) call.memory.asked[row] = {};
+    if (threadIdx.x == 0) call.memory.probed[row] = {};
     return;
   }
   ForEachRefined(plane, memory.list, count, argument.slots,
@@ -207,18 +207,18 @@ __global__ void __launch_bounds__(kThreads, 1)
                    atomicMax(&memory.best, semantics::OrderKey(score));
                  });
   if (threadIdx.x != 0) return;
-  AskedEnds asked = {memory.least, memory.best, count};
+  ProbedEnds probed = {memory.least, memory.best, count};
   if (is_one) {
     SureEnds& sure = call.memory.sure[row];
-    asked.least = sure.least = max(sure.least, asked.least);
-    asked.best = sure.best = max(sure.best, asked.best);
+    probed.least = sure.least = max(sure.least, probed.least);
+    probed.best = sure.best = max(sure.best, probed.best);
   }
-  call.memory.asked[row] = asked;
+  call.memory.probed[row] = probed;
 }
 
 // Which tokens are to be narrowed.
-__device__ Threshold ThresholdOf(const RowProgress& progress, const AskedEnds& asked) {
-  Threshold near = NearThreshold(progress, {ValueOfEnd(asked.least), ValueOfEnd(asked.best)});
+__device__ Threshold ThresholdOf(const RowProgress& progress, const ProbedEnds& probed) {
+  Threshold near = NearThreshold(progress, {ValueOfEnd(probed.least), ValueOfEnd(probed.best)});
   // The tokens narrowed there bound how much all others weigh.
   if (progress.is_nucleus) near.least -= kLeastOfNucleus / progress.filter_scale;
   return near;
@@ -232,7 +232,7 @@ class Stretch {
         progress_(call_.memory.progress[row]),
         memory_(memory),
         plane_(PlaneIn(memory, call_, row)),
-        near_(ThresholdOf(progress_, call_.memory.asked[row])),
+        near_(ThresholdOf(progress_, call_.memory.probed[row])),
         row_at_(int64_t{row} * call_.planes.tiles),
         row_(row),
         slots_(argument.slots) {}
@@ -257,7 +257,7 @@ class Stretch {
       __syncthreads();
       ForEachRefined(plane_, memory_.list, count, slots_,
                      [&](int32_t id, const LowPlane::Interval& of) { plane_.Keep(id, of); });
-      if (threadIdx.x == 0) atomicAdd(&call_.memory.asked[row_].refined, count);
+      if (threadIdx.x == 0) atomicAdd(&call_.memory.probed[row_].refined, count);
       KeepEnds(tile, tile < end, tokens != 0);
     }
   }
@@ -370,7 +370,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const CertifiedArgs& call = argument.call;
   const int row = static_cast<int>(blockIdx.y);
   if (call.memory.progress[row].way != RowProgress::Way::kPlanes) return;
-  if (call.memory.asked[row].least == 0) return;
+  if (call.memory.probed[row].least == 0) return;
   const auto blocks = static_cast<int64_t>(gridDim.x);
   const auto begin = static_cast<int>(blockIdx.x * int64_t{call.planes.tiles} / blocks);
   const auto end = static_cast<int>((blockIdx.x + 1) * int64_t{call.planes.tiles} / blocks);
@@ -402,9 +402,9 @@ RefineShape ShapeOf(const CertifiedArgs& call) {
 
 }  // namespace
 
-void LaunchAsk(const CertifiedArgs& call, void* stream) {
+void LaunchProbe(const CertifiedArgs& call, void* stream) {
   RefineShape shape = ShapeOf(call);
-  LaunchDependent(reinterpret_cast<const void*>(AskKernel),
+  LaunchDependent(reinterpret_cast<const void*>(ProbeKernel),
                   {.blocks = static_cast<unsigned>(call.memory.rows),
                    .threads = kThreads,
                    .shared_bytes = shape.shared_bytes},

@@ -6,7 +6,7 @@
 #include "cuda/ptx.cuh"
 #include "cuda/team.cuh"
 #include "head/certified/cuda/certified_kernels.h"
-#include "semantics/mask.h"
+#include "semantics/adjust/mask.h"
 #include "semantics/order.h"
 
 namespace sluice::cuda {
@@ -73,7 +73,7 @@ __device__ inline void Report(const CertifiedArgs& call, int row) {
   const bool is_dense = progress.way == RowProgress::Way::kDense;
   if (is_dense) call.memory.dense_rows[atomicAdd(&call.memory.counters->dense, 1)] = row;
   if (call.refined != nullptr) {
-    call.refined[row] = call.memory.asked == nullptr ? 0 : call.memory.asked[row].refined;
+    call.refined[row] = call.memory.probed == nullptr ? 0 : call.memory.probed[row].refined;
   }
   if (call.rows == nullptr) return;
   HeadRow report;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "head/certified/cuda/row_progress.cuh"
-#include "semantics/min_p.h"
-#include "semantics/noise.h"
+#include "semantics/draw/noise.h"
+#include "semantics/filters/min_p.h"
 
 namespace sluice::cuda {
 

@@ -4,7 +4,7 @@
 #include "head/certified/cuda/branchless_sqrt.cuh"
 #include "head/certified/cuda/row_progress.cuh"
 #include "head/certified/cuda/row_threshold.cuh"
-#include "semantics/noise.h"
+#include "semantics/draw/noise.h"
 
 namespace sluice::cuda {
 
@@ -62,9 +62,9 @@ struct StateEnds {
   NoiseKey key;
   StepBound bound;
   float draw_scale;
-  bool is_asked;
+  bool is_certified;
   bool is_draw;
-  bool wants_one;  // token
+  bool takes_one;  // token
   SureEnds sure;
 };
 
@@ -84,10 +84,10 @@ class EndsOfBlock {
     mine.key = progress.key;
     mine.bound = progress.bound;
     mine.draw_scale = progress.draw_scale;
-    mine.is_asked =
+    mine.is_certified =
         progress.way == RowProgress::Way::kPlanes || progress.way == RowProgress::Way::kAllowed;
-    mine.is_draw = mine.is_asked && progress.filter_class == FilterClass::kSoftmax;
-    mine.wants_one = progress.k <= 1;
+    mine.is_draw = mine.is_certified && progress.filter_class == FilterClass::kSoftmax;
+    mine.takes_one = progress.k <= 1;
   }
   // By these threads, after the last tile and a barrier.
   __device__ void Keep(const CertifiedArgs& call, int first_row) const {
@@ -232,7 +232,7 @@ __device__ __forceinline__ void MakeWidths(const EndsOfBlock<kQuads>& block,
   bool are_branchless = true;
 #pragma unroll
   for (int q = 0; q < kQuads; ++q) {
-    if (!block.states[q * kStatesOfQuad + lane % 4].is_asked) continue;
+    if (!block.states[q * kStatesOfQuad + lane % 4].is_certified) continue;
     are_branchless &= HasBranchlessSqrt(rows[q][0].square) && HasBranchlessSqrt(rows[q][1].square);
   }
   auto make = [&](auto root_of) {
@@ -298,7 +298,7 @@ __device__ inline void KeepTile(const CertifiedArgs& call, int first_quad, int t
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const auto [score, width] = rows[q][i];
-      if (state.is_asked) {
+      if (state.is_certified) {
         scores[8 * i] = score;
         widths[8 * i] = width;
       }
@@ -312,14 +312,14 @@ __device__ inline void KeepTile(const CertifiedArgs& call, int first_quad, int t
   }
   const int of_block = QuadOfThread<kQuads>() * kStatesOfQuad + lane % 4;
   StateEnds& state = block.states[of_block];
-  const bool keeps = lane / 4 % (8 / kQuads) == 0 && state.is_asked;
+  const bool keeps = lane / 4 % (8 / kQuads) == 0 && state.is_certified;
   const int64_t at = int64_t{first_row + of_block} * planes.tiles + tile;
   const float least_of_tile = LargestOfTile(least);
   const float most_of_tile = LargestOfTile(most);
   if (keeps) {
     call.memory.tile_most[at] = most_of_tile;
     call.memory.tile_least[at] = least_of_tile;
-    if (state.wants_one) atomicMax(&state.sure.least, semantics::OrderKey(least_of_tile));
+    if (state.takes_one) atomicMax(&state.sure.least, semantics::OrderKey(least_of_tile));
   }
   if (!__any_sync(~0u, is_some_draw)) return;
   const NoiseOfTile<kQuads> noise(block, call.question.first_id + tile * kTileRows);
@@ -337,7 +337,7 @@ __device__ inline void KeepTile(const CertifiedArgs& call, int first_quad, int t
   }
   const float least_score = LargestOfTile(least);
   const float most_score = LargestOfTile(most);
-  if (!keeps || !state.is_draw || !state.wants_one) return;
+  if (!keeps || !state.is_draw || !state.takes_one) return;
   atomicMax(&state.sure.best, semantics::OrderKey(least_score));
   call.memory.tile_least_scores[at] = least_score;
   call.memory.tile_most_scores[at] = most_score;

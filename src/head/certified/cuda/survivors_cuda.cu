@@ -56,10 +56,10 @@ struct alignas(16) SurvivorsMemory {
   semantics::Token list[kMostListed];
 };
 
-// The tokens of a tile for which is_wanted(ends) holds, as bits. Unrolled, so it must be short:
+// The tokens of a tile for which keeps(ends) holds, as bits. Unrolled, so it must be short:
 // code that runs once comes from far.
-template <typename IsWanted>
-__device__ uint32_t TokensOf(const CertifiedArgs& call, int row, int tile, IsWanted is_wanted) {
+template <typename Keeps>
+__device__ uint32_t TokensOf(const CertifiedArgs& call, int row, int tile, Keeps keeps) {
   const int64_t at = (int64_t{row} * call.planes.tiles + tile) * kTileRows;
   const auto* scores = reinterpret_cast<const float4*>(call.memory.scores + at);
   const auto* widths = reinterpret_cast<const float4*>(call.memory.widths + at);
@@ -73,7 +73,7 @@ __device__ uint32_t TokensOf(const CertifiedArgs& call, int row, int tile, IsWan
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const Ends ends = EndsOf(score[e], width[e]);
-      tokens |= (ends.is_open && is_wanted(ends) ? 1u : 0u) << (part * 4 + e);
+      tokens |= (ends.is_open && keeps(ends) ? 1u : 0u) << (part * 4 + e);
     }
   }
   return tokens;
@@ -392,8 +392,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       const bool has_first = memory.of_all.count > 0;
       float least = has_first ? semantics::ValueOfKey(memory.of_all.least) : -INFINITY;
       // Of intervals that were not narrowed none may reach what a second plane says of a token.
-      if (call.memory.asked != nullptr && (has_first || !progress.is_nucleus)) {
-        least = fmaxf(least, ValueOfEnd(call.memory.asked[row].least));
+      if (call.memory.probed != nullptr && (has_first || !progress.is_nucleus)) {
+        least = fmaxf(least, ValueOfEnd(call.memory.probed[row].least));
       }
       if (least > -INFINITY) near = NearThreshold(progress, {least});
       if (team.IsFirstThread()) {
@@ -460,8 +460,8 @@ const void* KernelOf(DType dtype) {
 void LaunchCertifiedPrefix(const CertifiedArgs& call, void* stream) {
   LaunchEncode(call, stream);
   LaunchScore(call, stream);
-  if (call.memory.asked != nullptr) {
-    LaunchAsk(call, stream);
+  if (call.memory.probed != nullptr) {
+    LaunchProbe(call, stream);
     LaunchRefine(call, stream);
   }
   const int rows = call.memory.rows;

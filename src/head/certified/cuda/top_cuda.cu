@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kThreads)
       return;
     }
     const CertifiedTokens survivors = TokensOf(call, row);
-    if (progress.wants_first) {
+    if (progress.takes_first) {
       const uint64_t first = FirstSurvivor(Team(memory.team), survivors);
       if (is_first) memory.tokens[0] = first;
       __syncthreads();

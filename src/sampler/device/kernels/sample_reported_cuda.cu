@@ -23,11 +23,11 @@ struct ReportedMemory {
   uint64_t of_warps[kMostWarps];  // masses
   uint32_t taken;                 // of the second read
   uint32_t largest;               // order key of the row's maximum; 0: not known, no mass counts
-  uint64_t largest_is_told;       // the barrier of others than the first block
+  uint64_t largest_barrier;       // the barrier of others than the first block
 
   // Of the first block.
   uint64_t of_blocks[kMostBlocks];  // masses of the others
-  uint64_t masses_are_told;         // their barrier
+  uint64_t masses_barrier;          // their barrier
   const uint64_t* tokens;           // the top of the row, sorted
   int32_t size;                     // 0: not there
   int32_t place;                    // of the token that was drawn
@@ -46,14 +46,14 @@ __device__ void BeginMass(const Team& team, ReportedMemory& memory) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (team.blocks() == 1) return;
   const bool is_first = team.rank() == 0;
-  uint64_t* barrier = is_first ? &memory.masses_are_told : &memory.largest_is_told;
+  uint64_t* barrier = is_first ? &memory.masses_barrier : &memory.largest_barrier;
   StartBarrier(barrier);
   ExpectBytes(barrier, is_first ? 8 * (team.blocks() - 1) : 4);
 #endif
 }
 
 // The largest of the first block's list, of so many tokens, to all blocks; by the first one.
-__device__ void TellLargest(const Team& team, ReportedMemory& memory, int size) {
+__device__ void BroadcastLargest(const Team& team, ReportedMemory& memory, int size) {
   const TokenList& list = memory.sample.first.list;
   uint32_t largest = 0;
 #pragma unroll 1
@@ -65,7 +65,7 @@ __device__ void TellLargest(const Team& team, ReportedMemory& memory, int size) 
   team.SyncBlock();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (team.thread() > 0 && team.thread() < team.blocks()) {
-    SendWord(team.thread(), &memory.largest, memory.largest, &memory.largest_is_told);
+    SendWord(team.thread(), &memory.largest, memory.largest, &memory.largest_barrier);
   }
 #endif
 }
@@ -77,7 +77,7 @@ __device__ uint64_t MassOfBlock(const Team& team, ReportedMemory& memory, const 
   const MassPass<kDType> read(team, rows, row);
   auto await_max = [&] {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    if (team.rank() != 0) AwaitBarrier(&memory.largest_is_told, 0);
+    if (team.rank() != 0) AwaitBarrier(&memory.largest_barrier, 0);
 #endif
     return semantics::ValueOfKey(memory.largest);
   };
@@ -96,11 +96,11 @@ __device__ uint64_t MassOfRow(const Team& team, ReportedMemory& memory, uint64_t
   if (team.blocks() == 1) return mass;
   if (team.rank() != 0) {
     if (team.thread() == 0 && memory.largest != 0) {
-      LongsOf(0, memory.of_blocks, &memory.masses_are_told).Send(team.rank(), of_block);
+      LongsOf(0, memory.of_blocks, &memory.masses_barrier).Send(team.rank(), of_block);
     }
     return mass;
   }
-  AwaitBarrier(&memory.masses_are_told, 0);
+  AwaitBarrier(&memory.masses_barrier, 0);
   for (int other = 1; other < team.blocks(); ++other) mass += memory.of_blocks[other];
 #endif
   return mass;
@@ -146,11 +146,11 @@ class DrawWithReport {
   __device__ DrawWithReport(const LogprobsArgument& argument, const RowReport& report)
       : argument_(argument),
         listed_(::max(report.listed() - 1, 0)),
-        is_wanted_(report.is_wanted()) {}
+        is_requested_(report.is_requested()) {}
 
   __device__ TopPlan PlanOf(const SelectParams& params, int vocab, int elements) const {
     TopPlan plan = PlanOfTop(params, vocab, elements);
-    const bool is_own = is_wanted_ && plan.needed > 0 && !plan.is_whole;
+    const bool is_own = is_requested_ && plan.needed > 0 && !plan.is_whole;
     if (is_own && listed_ > plan.needed) {
       const TopPlan of_list = PlanOfTop({.top_k = listed_}, vocab, elements);
       if (of_list.needed > 0) plan = of_list;
@@ -166,7 +166,7 @@ class DrawWithReport {
   // Of a row with a list as its plan. More tokens are not sorted.
   __device__ bool IsOwn(const SelectParams&) const {
     const TopPlan& plan = MemoryOfBlock().plan;
-    return is_wanted_ && !plan.is_whole && plan.needed >= listed_ && plan.needed <= kMostOwn;
+    return is_requested_ && !plan.is_whole && plan.needed >= listed_ && plan.needed <= kMostOwn;
   }
 
   // Not inline, as SampleFromList.
@@ -179,7 +179,7 @@ class DrawWithReport {
     result.id = kUndecided;
     const bool has_mass = argument_.mode == LogprobMode::kRawLogprobs;
     if (team.rank() == 0) {
-      if (has_mass) TellLargest(team, memory, ::max(top.size, 0));
+      if (has_mass) BroadcastLargest(team, memory, ::max(top.size, 0));
       if (top.size <= 0) return result;
       if (team.thread() == 0) memory.size = 0;
       result = SampleFromTop(team, memory.sample, top, memory.sample.plan, argument, NoTypical{},
@@ -212,7 +212,7 @@ class DrawWithReport {
 
   const LogprobsArgument& argument_;
   int listed_;
-  bool is_wanted_;
+  bool is_requested_;
 };
 
 // In two reads. Not inline, as the definition.
@@ -238,7 +238,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const bool is_decided =
       SampleByGuess<kDType, false>(team, memory, argument.sample, row, extension);
   if (!is_decided) SampleByDefinition<kDType, false>(argument.sample, row);
-  if (!report.is_wanted()) {
+  if (!report.is_requested()) {
     if (team.rank() == 0) report.PutNothing(team);
   } else if (!is_decided || memory.plan.needed == 0 || !extension.IsOwn(memory.start.params)) {
     ReportByItself<kDType>(argument.report, row);

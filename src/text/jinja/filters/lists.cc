@@ -4,8 +4,8 @@
 
 #include "text/jinja/arguments.h"
 #include "text/jinja/filters/filters.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "text/normalize/unicode.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::text::jinja {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "text/jinja/arguments.h"
 #include "text/jinja/filters/filters.h"
-#include "text/jinja/number_text.h"
+#include "text/jinja/format/number_text.h"
 
 namespace sluice::text::jinja {
 namespace {

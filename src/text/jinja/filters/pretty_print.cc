@@ -3,9 +3,9 @@
 
 #include "text/jinja/characters.h"
 #include "text/jinja/filters/filters.h"
-#include "text/jinja/level.h"
 #include "text/jinja/strings.h"
-#include "text/utf8.h"
+#include "text/jinja/syntax/level.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::text::jinja {
 namespace {

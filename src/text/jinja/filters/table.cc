@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "text/jinja/filters/filters.h"
-#include "text/jinja/level.h"
+#include "text/jinja/syntax/level.h"
 
 namespace sluice::text::jinja {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "text/jinja/arguments.h"
 #include "text/jinja/filters/filters.h"
-#include "text/jinja/format.h"
+#include "text/jinja/format/format.h"
 #include "text/jinja/methods/methods.h"
 #include "text/jinja/strings.h"
 
@@ -68,9 +68,9 @@ Value Indent(Run& run, const Value& value, const Arguments& arguments) {
   bool is_first = true;
   for (std::string_view rest = text; !rest.empty();) {
     const Line line = FirstLine(rest);
-    const bool wants = is_first ? first : !line.text.empty() || blank;
+    const bool is_indented = is_first ? first : !line.text.empty() || blank;
     if (!std::exchange(is_first, false)) made.push_back('\n');
-    if (wants) made.append(space);
+    if (is_indented) made.append(space);
     made.append(line.text);
     run.Charge(space.size());
     run.ChargeElement(made.size());

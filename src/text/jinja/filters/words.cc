@@ -4,7 +4,7 @@
 #include "text/jinja/arguments.h"
 #include "text/jinja/characters.h"
 #include "text/jinja/filters/filters.h"
-#include "text/utf8.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::text::jinja {
 namespace {

@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "text/jinja/arguments.h"
-#include "text/jinja/format.h"
+#include "text/jinja/format/format.h"
 #include "text/jinja/methods/methods.h"
 #include "text/jinja/strings.h"
-#include "text/utf8.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::text::jinja {
 namespace {

@@ -7,7 +7,7 @@
 #include "text/jinja/find.h"
 #include "text/jinja/methods/methods.h"
 #include "text/jinja/strings.h"
-#include "text/utf8.h"
+#include "text/normalize/utf8.h"
 
 namespace sluice::text::jinja {
 namespace {

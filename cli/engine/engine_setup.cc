@@ -1,0 +1,101 @@
+#include "cli/engine/engine_setup.h"
+
+#include <CLI/CLI.hpp>
+
+#include "cli/flags/choices.h"
+#include "sluice/tensor.hpp"
+#include "sluice/version.hpp"
+
+namespace sluice::cli {
+namespace {
+
+std::unique_ptr<ModelRunner> MakeRunner(const EngineSetup& setup, const Checkpoint& checkpoint,
+                                        const ParallelFor& parallel, ProgressLine& progress) {
+  HeadPlaneOptions plane_options;
+  plane_options.progress = [](void* context, int64_t rows, int64_t vocab) {
+    static_cast<ProgressLine*>(context)->Show("building the head's planes", rows, vocab);
+  };
+  plane_options.progress_context = &progress;
+  ModelRunnerOptions options;
+  options.max_requests = setup.max_requests;
+  options.max_step_tokens = setup.step_tokens;
+  options.cache_tokens = setup.cache_tokens;
+  options.max_logprobs = setup.max_logprobs;
+  options.planes = HeadPlanesFor(setup.head, checkpoint, checkpoint.generation_config().params, {},
+                                 plane_options, parallel);
+  options.backend = setup.backend;
+  options.parallel = parallel;
+  progress.Clear();
+  return std::make_unique<ModelRunner>(checkpoint, options);
+}
+
+}  // namespace
+
+void AddStepsInFlightFlag(CLI::App& command, int32_t& steps_in_flight) {
+  command
+      .add_option("--steps-in-flight", steps_in_flight,
+                  "1: plan the next step while one is computed; a request that ends has then "
+                  "computed a token too many")
+      ->check(CLI::Range(0, 1))
+      ->capture_default_str();
+}
+
+void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup, const EngineFlagNames& names) {
+  AddModelFlags(command, setup.source, {}, names.threads);
+  command
+      .add_option_function<std::string>(
+          "--head", [&setup](const std::string& name) { setup.head = HeadChoiceByName(name); },
+          "which head computes the logits; the tokens are the same")
+      ->default_str("auto")
+      ->type_name(ChoiceType({"auto", "dense", "dither4", "strict"}));
+  AddBackendFlag(command, setup.backend);
+  command
+      .add_option(names.max_requests, setup.max_requests,
+                  "run at most this many requests at once; others wait")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command
+      .add_option("--step-tokens", setup.step_tokens,
+                  "tokens that one step reads at most, prompts and outputs together")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  command
+      .add_option("--cache-tokens", setup.cache_tokens,
+                  "tokens that the cache holds; 0: a context for each request, within 1 GiB")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->capture_default_str();
+  AddStepsInFlightFlag(command, setup.steps_in_flight);
+  command
+      .add_option("--max-logprobs", setup.max_logprobs,
+                  "the longest list of log-probabilities of a request; -1 is the vocabulary")
+      ->check(CLI::Range(int64_t{-1}, kMaxVocab))
+      ->capture_default_str();
+  command.add_flag("--quiet", setup.is_quiet, "print nothing but errors on standard error");
+}
+
+ModelEngine::ModelEngine(const EngineSetup& setup)
+    : setup_(setup),
+      progress_(setup.is_quiet, setup.relays_progress),
+      pool_threads_(ThreadsFor(setup.source)),
+      pool_(pool_threads_),
+      checkpoint_(OpenModel(setup.source, pool_.parallel(), progress_)),
+      runner_(MakeRunner(setup, checkpoint_, pool_.parallel(), progress_)) {
+  StepRunner* runner = runner_.get();
+  if (setup.steps_in_flight > 0) {
+    thread_ = std::make_unique<RunnerThread>(*runner_);
+    runner = thread_.get();
+  }
+  engine_ = std::make_unique<Engine>(*runner, checkpoint_.tokenizer(),
+                                     EngineOptions{.steps_in_flight = setup.steps_in_flight});
+}
+
+EngineInfo ModelEngine::Info() const {
+  const std::span<const int32_t> ends = checkpoint_.end_tokens();
+  return {.model = setup_.source.ShortName(),
+          .version = std::string(kVersionString),
+          .tokenizer_hash = TokenizerHash(checkpoint_.tokenizer()),
+          .end_tokens = {ends.begin(), ends.end()},
+          .has_text = true};
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,62 @@
+// One prompt on its way through a model: loading, the prompt, and the generator with what its
+// readers show.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/generate/generation_flags.h"
+#include "cli/generate/prompt.h"
+#include "cli/interrupt.h"
+#include "cli/progress_line.h"
+#include "sluice/explain.hpp"
+#include "sluice/generator.hpp"
+#include "support/thread_pool.h"
+
+namespace sluice::cli {
+
+class Generation {
+ public:
+  // Loads the model and builds the head; the prompt has not been computed. Throws Error for a
+  // prompt that the model has no room for.
+  Generation(const GenerationOptions& options, const GenerationReports& reports);
+
+  // The prompt through the model. Throws Interrupted when a signal came.
+  void Prefill(const InterruptGuard& interrupt);
+
+  const GenerationOptions& options() const { return options_; }
+  const Checkpoint& checkpoint() const { return checkpoint_; }
+  Generator& generator() { return *generator_; }
+  const Generator& generator() const { return *generator_; }
+  const Prompt& prompt() const { return prompt_; }
+  int threads() const { return threads_; }
+  HeadChoice head() const { return head_; }  // not kAuto
+  std::string_view backend_name() const;
+  int64_t load_ns() const { return load_ns_; }
+
+  // The `count` likeliest tokens of row `row` of the last step, and the drawn one if it is not
+  // among them; needs GenerationReports::logits. Throws, for main to report, when the step did not
+  // give what the definition gives.
+  std::vector<Explanation> ExplainStep(const ChoiceStep& step, int64_t row, int64_t count) const;
+  // A token's text in the place of the step's, quoted.
+  std::string TokenText(const ChoiceStep& step, int32_t id) const;
+
+ private:
+  std::vector<int32_t> TokensBefore(const ChoiceStep& step) const;
+
+  GenerationOptions options_;
+  Prompt prompt_;  // its text is read first: what is wrong with it is known without the model
+  std::chrono::steady_clock::time_point start_;
+  ProgressLine progress_;
+  int threads_;
+  ThreadPool pool_;
+  Checkpoint checkpoint_;
+  HeadChoice head_ = HeadChoice::kDense;
+  int64_t load_ns_ = 0;
+  std::unique_ptr<Generator> generator_;
+};
+
+}  // namespace sluice::cli

@@ -1,0 +1,413 @@
+// A step on the CPU: slots change hands, one forward pass takes the rows of all requests, the head
+// projects the last position of those that sample.
+#include "sluice/model_runner.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "engine/clock.h"
+#include "engine/prompt_entries.h"
+#include "engine/runner/head_stage.h"
+#include "engine/step_slots.h"
+#include "engine/step_store.h"
+#include "sluice/decoder.hpp"
+#include "sluice/sampler.hpp"
+#include "support/check.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kUsualCacheBytes = size_t{1} << 30;
+
+int64_t PagesFor(int64_t tokens) {
+  return (tokens + Decoder::kPageTokens - 1) / Decoder::kPageTokens;
+}
+
+// Before anything is allocated.
+const ModelRunnerOptions& Checked(const ModelRunnerOptions& options) {
+  CheckInRange("max_requests", options.max_requests, 1, 1 << 20);
+  CheckInRange("max_step_tokens", options.max_step_tokens, 1, 1 << 20);
+  CheckInRange("max_logprobs", options.max_logprobs, -1, kMaxVocab);
+  return options;
+}
+
+DecoderOptions OptionsOfDecoder(const Model& model, const ModelRunnerOptions& options) {
+  DecoderOptions decoder{.max_sequences = options.max_requests,
+                         .cache_tokens = options.cache_tokens,
+                         .max_batch_tokens = options.max_step_tokens,
+                         .backend = options.backend,
+                         .parallel = options.parallel};
+  if (decoder.cache_tokens != 0) return decoder;
+  // The bytes that one more page costs a cache that has room for a context.
+  const int64_t context_pages = PagesFor(model.info().context);
+  decoder.cache_tokens = context_pages * Decoder::kPageTokens;
+  const size_t bytes = Decoder::Bytes(model, decoder);
+  decoder.cache_tokens += Decoder::kPageTokens;
+  const size_t page_bytes = Decoder::Bytes(model, decoder) - bytes;
+  const auto usual = static_cast<int64_t>(kUsualCacheBytes / page_bytes);
+  const int64_t pages = std::min(options.max_requests * context_pages, usual);
+  decoder.cache_tokens = std::max<int64_t>(pages, 1) * Decoder::kPageTokens;
+  return decoder;
+}
+
+int32_t WidestLists(const Checkpoint& checkpoint, int32_t max_logprobs) {
+  const auto vocab = static_cast<int32_t>(checkpoint.vocab());
+  return 1 + (max_logprobs < 0 ? vocab : std::min(max_logprobs, vocab));
+}
+
+engine::HeadStageOptions OptionsOfHead(const Checkpoint& checkpoint,
+                                       const ModelRunnerOptions& options) {
+  return {.head = checkpoint.head(),
+          .planes = options.planes,
+          .logit_softcap = checkpoint.model().info().logit_softcap,
+          .max_rows = options.max_requests,
+          .logprob_width = WidestLists(checkpoint, options.max_logprobs),
+          .scores = true,
+          .limits = options.limits,
+          .backend = options.backend,
+          .parallel = options.parallel};
+}
+
+RunnerInfo InfoOf(const Checkpoint& checkpoint, const ModelRunnerOptions& options,
+                  const Decoder& decoder) {
+  return {.vocab = checkpoint.vocab(),
+          .context = checkpoint.model().info().context,
+          .max_requests = options.max_requests,
+          .max_step_tokens = options.max_step_tokens,
+          .page_tokens = Decoder::kPageTokens,
+          .pages = decoder.FreePages(),
+          .max_given_tokens = 1,
+          .max_logprobs = options.max_logprobs,
+          .limits = options.limits};
+}
+
+}  // namespace
+
+class ModelRunner::Impl {
+ public:
+  Impl(const Checkpoint& checkpoint, const ModelRunnerOptions& options)
+      : checkpoint_(checkpoint),
+        decoder_(checkpoint.model(), OptionsOfDecoder(checkpoint.model(), Checked(options))),
+        sampler_({.vocab = checkpoint.vocab(),
+                  .max_requests = options.max_requests,
+                  .limits = options.limits,
+                  .backend = options.backend,
+                  .parallel = options.parallel}),
+        head_(OptionsOfHead(checkpoint, options)),
+        info_(InfoOf(checkpoint, options, decoder_)),
+        slots_(info_),
+        ring_(info_),
+        requests_(static_cast<size_t>(options.max_requests)) {
+    const size_t rows = requests_.size();
+    for (Request& request : requests_) request.failure.reserve(engine::kMostFailureBytes);
+    const auto inputs = static_cast<size_t>(options.max_step_tokens);
+    hidden_.resize(inputs * static_cast<size_t>(checkpoint.model().info().dim));
+    const int64_t most_entries = engine::MostPromptEntries(info_);
+    const auto scored = static_cast<size_t>(std::min(options.max_step_tokens, most_entries));
+    const auto width = static_cast<size_t>(WidestLists(checkpoint, options.max_logprobs));
+    const size_t entries = std::min(static_cast<size_t>(most_entries), scored * width);
+    prompt_logprobs_.resize(scored);
+    prompt_ranks_.resize(scored);
+    prompt_ids_.resize(entries);
+    prompt_values_.resize(entries);
+    chunks_.reserve(rows);
+    scored_.reserve(rows);
+    head_rows_.reserve(rows);
+    sampled_.reserve(rows);
+    sampled_hidden_.reserve(rows);
+  }
+
+  const RunnerInfo& info() const { return info_; }
+  const GenerationStats& stats() const { return stats_; }
+
+  void Launch(const StepPlan& plan) {
+    if (is_broken_) ThrowInvalid("runner", "one that has thrown in a step", "one that has not");
+    ring_.CheckLaunch();
+    slots_.Apply(plan);
+    is_broken_ = true;
+    for (const int32_t slot : plan.ended) End(slot);
+    for (const int32_t slot : plan.preempted) Preempt(slot);
+    for (const RunnerRequest& request : plan.begun) Begin(request);
+    Compute(plan.rows);
+    is_broken_ = false;
+  }
+
+  const StepResults& Await() {
+    ring_.CheckAwait();
+    return ring_.At(ring_.Await()).results();
+  }
+
+ private:
+  struct Request {
+    bool has_state = false;  // in the decoder and the sampler
+    SequenceHandle sequence = {};
+    RequestHandle request = {};
+    SamplingParams params = {};
+    int32_t logprob_width = 0;
+    int32_t prompt_logprob_width = 0;
+    int32_t last_token = -1;
+    std::string failure;  // why it cannot go on
+    ErrorCode failure_code = ErrorCode::kUnavailable;
+  };
+
+  Request& At(int32_t slot) { return requests_[static_cast<size_t>(slot)]; }
+  size_t WidthOf(int32_t slot) const {
+    return static_cast<size_t>(requests_[static_cast<size_t>(slot)].prompt_logprob_width);
+  }
+
+  void End(int32_t slot) {
+    Request& request = At(slot);
+    request.failure.clear();
+    if (!request.has_state) return;
+    request.has_state = false;
+    request.params = {};
+    sampler_.Remove(request.request);
+    decoder_.Remove(request.sequence);
+  }
+
+  void Preempt(int32_t slot) {
+    if (At(slot).has_state) decoder_.Truncate(At(slot).sequence, 0);
+  }
+
+  void Begin(const RunnerRequest& request);
+  void Add(const RunnerRequest& request);
+  void Fail(int32_t slot, std::string_view why, ErrorCode code = ErrorCode::kUnavailable) {
+    slots_.Fail(slot);
+    At(slot).failure_code = code;
+    At(slot).failure.assign(engine::KeptFailure(why));
+  }
+
+  // A row with prompt tokens to score, and where its hidden states and its lists begin.
+  struct ScoredRow {
+    int32_t slot;
+    int64_t first_token;
+    size_t count;
+    size_t hidden;
+    size_t token;
+    size_t entry;
+  };
+
+  void Compute(std::span<const StepRow> rows);
+  void ListRow(const StepRow& row);
+  void Forward();
+  void Score();
+  void Sample();
+  PromptLogprobs PromptOf(const ScoredRow& row) const;
+  void TakeToken(size_t index, StepRowResult& result);
+
+  Checkpoint checkpoint_;
+  Decoder decoder_;
+  Sampler sampler_;
+  engine::HeadStage head_;
+  RunnerInfo info_;
+  engine::StepSlots slots_;
+  engine::StepRing ring_;
+  std::vector<Request> requests_;  // by slot
+  bool is_broken_ = false;
+  GenerationStats stats_;
+
+  // The state of the step:
+  std::vector<float> hidden_;  // [hidden_rows_, dim]: the last positions of each row
+  size_t hidden_rows_ = 0;
+  std::vector<DecodeChunk> chunks_;
+  std::vector<engine::HeadRow> head_rows_;
+  std::vector<int32_t> sampled_;        // slots of the head's rows
+  std::vector<size_t> sampled_hidden_;  // where their hidden states are
+  std::vector<ScoredRow> scored_;
+  std::vector<float> prompt_logprobs_;
+  std::vector<int32_t> prompt_ranks_;
+  std::vector<int32_t> prompt_ids_;
+  std::vector<float> prompt_values_;
+};
+
+// A failure here concerns this request alone.
+void ModelRunner::Impl::Begin(const RunnerRequest& request) {
+  try {
+    Add(request);
+  } catch (const Error& error) {
+    Fail(request.slot, error.what(), error.code());
+  } catch (const std::bad_alloc&) {
+    Fail(request.slot, "no memory for the request", ErrorCode::kExhausted);
+  }
+}
+
+void ModelRunner::Impl::Add(const RunnerRequest& from) {
+  if (from.params == nullptr) ThrowInvalid("params", "null", "parameters of the request");
+  const int64_t length = std::ssize(from.prompt);
+  CheckInRange("tokens of the prompt", length, 1, info_.context - 1);
+  CheckInRange("max_tokens", from.max_tokens, 0, INT64_MAX);
+  const std::optional<int32_t>& listed = from.params->logprobs;
+  if (listed.has_value() && info_.max_logprobs >= 0) {
+    CheckInRange("logprobs", *listed, 0, info_.max_logprobs);
+  }
+  CheckInRange("prompt_logprob_width", from.prompt_logprob_width, 0,
+               WidestLists(checkpoint_, info_.max_logprobs));
+  Request& request = At(from.slot);
+  request.params = *from.params;
+  const int64_t room = std::min<int64_t>(info_.context - length, INT32_MAX);
+  request.request =
+      sampler_.Add({.params = request.params,
+                    .prompt = from.prompt,
+                    .choice = from.choice,
+                    .max_new_tokens = static_cast<int32_t>(std::min(from.max_tokens, room))});
+  request.sequence = decoder_.Add();
+  request.has_state = true;
+  const auto vocab = static_cast<int32_t>(info_.vocab);
+  request.logprob_width = listed.has_value() ? 1 + (*listed < 0 ? vocab : *listed) : 0;
+  request.prompt_logprob_width = from.prompt_logprob_width;
+}
+
+void ModelRunner::Impl::Compute(std::span<const StepRow> rows) {
+  const GenerationStats before = stats_;
+  chunks_.clear();
+  head_rows_.clear();
+  sampled_.clear();
+  sampled_hidden_.clear();
+  scored_.clear();
+  hidden_rows_ = 0;
+  for (const StepRow& row : rows) ListRow(row);
+  Forward();
+  Score();
+  Sample();
+  engine::StepStore& store = ring_.At(ring_.Launch());
+  store.Clear();
+  size_t sampled = 0, scored = 0;
+  for (const StepRow& row : rows) {
+    StepRowResult result;
+    result.failure = At(row.slot).failure;
+    result.failure_code = At(row.slot).failure_code;
+    const bool is_scored = scored < scored_.size() && scored_[scored].slot == row.slot;
+    const bool is_next = sampled < sampled_.size() && sampled_[sampled] == row.slot;
+    if (result.failure.empty()) {  // its prompt can be scored, as far as it was
+      if (is_scored) result.prompt = PromptOf(scored_[scored]);
+      if (is_next) TakeToken(sampled, result);
+    }
+    scored += is_scored ? 1 : 0;
+    sampled += is_next ? 1 : 0;
+    store.Add(result);
+  }
+  ++stats_.steps;
+  store.Finish({.forward_ns = stats_.forward_ns - before.forward_ns,
+                .head_ns = stats_.head_ns - before.head_ns,
+                .select_ns = stats_.select_ns - before.select_ns});
+}
+
+void ModelRunner::Impl::ListRow(const StepRow& row) {
+  if (slots_.At(row.slot).has_failed) return;
+  const Request& request = At(row.slot);
+  // The sampler has every token of the request.
+  const std::span<const int32_t> known = sampler_.Tokens(request.request);
+  const int64_t begin = decoder_.Length(request.sequence);
+  std::span<const int32_t> tokens = row.tokens;
+  if (tokens.empty()) tokens = {&request.last_token, 1};
+  if (!std::ranges::equal(tokens, known.subspan(static_cast<size_t>(begin), tokens.size()))) {
+    Fail(row.slot, "its row has other tokens than its prompt and output");
+    return;
+  }
+  const int64_t prompt = sampler_.PromptLength(request.request);
+  const int64_t end = begin + std::ssize(tokens);
+  stats_.prompt_tokens += std::min(end, prompt) - std::min(begin, prompt);
+  int64_t hidden_rows = row.samples ? 1 : 0;
+  if (row.scored > 0) {
+    const bool is_first = scored_.empty();
+    const ScoredRow* const last = is_first ? nullptr : &scored_.back();
+    hidden_rows = end - (row.first_scored - 1);
+    scored_.push_back({.slot = row.slot,
+                       .first_token = row.first_scored,
+                       .count = static_cast<size_t>(row.scored),
+                       .hidden = hidden_rows_,
+                       .token = is_first ? 0 : last->token + last->count,
+                       .entry = is_first ? 0 : last->entry + last->count * WidthOf(last->slot)});
+  }
+  hidden_rows_ += static_cast<size_t>(hidden_rows);
+  chunks_.push_back({.sequence = request.sequence, .tokens = tokens, .hidden_rows = hidden_rows});
+  if (!row.samples) return;
+  sampled_hidden_.push_back(hidden_rows_ - 1);
+  head_rows_.push_back({.request = request.request, .params = &request.params});
+  sampled_.push_back(row.slot);
+}
+
+void ModelRunner::Impl::Forward() {
+  if (chunks_.empty()) return;
+  engine::Clock clock;
+  const auto dim = static_cast<size_t>(checkpoint_.model().info().dim);
+  decoder_.Forward(chunks_, std::span(hidden_).first(hidden_rows_ * dim));
+  stats_.forward_ns += clock.Lap();
+}
+
+void ModelRunner::Impl::Score() {
+  const int64_t dim = checkpoint_.model().info().dim;
+  for (const ScoredRow& row : scored_) {
+    const size_t width = WidthOf(row.slot);
+    const auto known = sampler_.Tokens(At(row.slot).request);
+    const auto logprobs = std::span(prompt_logprobs_).subspan(row.token, row.count);
+    head_.Score(
+        {hidden_.data() + row.hidden * static_cast<size_t>(dim), static_cast<int64_t>(row.count),
+         dim, dim},
+        known.subspan(static_cast<size_t>(row.first_token), row.count),
+        {.logprobs = logprobs,
+         .ranks = std::span(prompt_ranks_).subspan(row.token, row.count),
+         .lists = {.width = static_cast<int32_t>(width),
+                   .ids = std::span(prompt_ids_).subspan(row.entry, row.count * width),
+                   .values = std::span(prompt_values_).subspan(row.entry, row.count * width)}},
+        stats_);
+    if (std::ranges::none_of(logprobs, [](float value) { return std::isnan(value); })) continue;
+    Fail(row.slot, "the model's logits after a token of its prompt are no numbers");
+  }
+}
+
+PromptLogprobs ModelRunner::Impl::PromptOf(const ScoredRow& row) const {
+  const size_t width = WidthOf(row.slot);
+  return {.first_token = row.first_token,
+          .logprobs = std::span(prompt_logprobs_).subspan(row.token, row.count),
+          .ranks = std::span(prompt_ranks_).subspan(row.token, row.count),
+          .width = static_cast<int32_t>(width),
+          .ids = std::span(prompt_ids_).subspan(row.entry, row.count * width),
+          .values = std::span(prompt_values_).subspan(row.entry, row.count * width)};
+}
+
+// The head takes the hidden states one after the other: none moves onto one that is still needed.
+void ModelRunner::Impl::Sample() {
+  if (head_rows_.empty()) return;
+  const int64_t dim = checkpoint_.model().info().dim;
+  const auto state = [&](size_t row) { return hidden_.begin() + static_cast<int64_t>(row) * dim; };
+  for (size_t i = 0; i < sampled_hidden_.size(); ++i) {
+    if (sampled_hidden_[i] != i) std::copy_n(state(sampled_hidden_[i]), dim, state(i));
+  }
+  head_.Sample({hidden_.data(), std::ssize(head_rows_), dim, dim}, head_rows_, sampler_, stats_);
+}
+
+// The result of the head for its row of that index.
+void ModelRunner::Impl::TakeToken(size_t index, StepRowResult& result) {
+  const engine::HeadResults& results = head_.results();
+  const TokenResult& token = results.tokens[index];
+  const int32_t slot = sampled_[index];
+  Request& request = At(slot);
+  const auto width = static_cast<size_t>(request.logprob_width);
+  const auto at = index * static_cast<size_t>(results.logprob_width);
+  result.tokens = {&token, 1};
+  result.logprob_width = request.logprob_width;
+  result.logprob_ids = std::span(results.logprob_ids).subspan(at, width);
+  result.logprob_values = std::span(results.logprob_values).subspan(at, width);
+  if (token.id < 0) {
+    Fail(slot, "its last row has ended with a status");
+    return;
+  }
+  request.last_token = token.id;
+  slots_.Give(slot, 1);
+  ++stats_.output_tokens;
+}
+
+ModelRunner::ModelRunner(const Checkpoint& checkpoint, const ModelRunnerOptions& options)
+    : impl_(std::make_unique<Impl>(checkpoint, options)) {}
+ModelRunner::~ModelRunner() = default;
+
+const RunnerInfo& ModelRunner::info() const { return impl_->info(); }
+void ModelRunner::Launch(const StepPlan& plan) { impl_->Launch(plan); }
+const StepResults& ModelRunner::Await() { return impl_->Await(); }
+const GenerationStats& ModelRunner::stats() const { return impl_->stats(); }
+
+}  // namespace sluice

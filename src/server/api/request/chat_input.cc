@@ -1,0 +1,227 @@
+#include "server/api/request/chat_input.h"
+
+#include <algorithm>
+#include <array>
+
+#include "server/api/json_text.h"
+#include "server/api/request/completion_request.h"
+#include "support/number.h"
+
+namespace sluice::server {
+namespace {
+
+using json::Json;
+using json::json_type;
+
+constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant",
+                                                    "tool"};
+constexpr std::array<std::string_view, 8> kMessageFields = {
+    "role",       "content",       "name",   "tool_call_id", "reasoning_content",
+    "tool_calls", "function_call", "refusal"};
+constexpr const char* kContent = "a text or a list of parts with type \"text\"";
+constexpr size_t kMostTemplateFields = 256;
+// Variables of a template that fields of the request set.
+constexpr std::array<std::string_view, 3> kOwnVariables = {"messages", "add_generation_prompt",
+                                                           "continue_final_message"};
+
+struct Message {
+  std::string role = {};
+  std::optional<std::string> content = {};
+  std::string others = {};  // JSON, a comma before each
+};
+
+// Throws ApiFailure where `text` spells one of these.
+void CheckText(std::string_view text, std::string_view name, std::span<const std::string> refused) {
+  for (const std::string& token : refused) {
+    if (text.find(token) == std::string_view::npos) continue;
+    throw ApiFailure({.message = std::string(name) + " has the text " +
+                                 RequestValue::Quoted(token) +
+                                 ", which is a special token of the model: this server takes none "
+                                 "in messages",
+                      .param = std::string(name),
+                      .code = "special_token"});
+  }
+}
+
+// As above for JSON that AppendJson wrote, which spells a text in one way.
+void CheckJson(std::string_view json, std::string_view name, std::span<const std::string> refused) {
+  for (const std::string& token : refused) {
+    std::string quoted;
+    AppendQuoted(quoted, token);
+    if (json.find(std::string_view(quoted).substr(1, quoted.size() - 2)) !=
+        std::string_view::npos) {
+      CheckText(token, name, {&token, 1});
+    }
+  }
+}
+
+void ReadPart(const RequestValue& part, std::string& text) {
+  SeenFields seen;
+  std::string type;
+  std::optional<std::string> content;
+  part.ForEachField([&](const std::string& field, Json value) {
+    const std::string name = std::string(part.name()).append(".").append(field);
+    const RequestValue of_field(name, value);
+    if (field == "type" && seen.Add(field)) {
+      type = of_field.Text();
+      if (type != "text") of_field.Refuse(RequestValue::Quoted(type), "\"text\"");
+    } else if (field == "text" && seen.Add(field)) {
+      content = of_field.Text();
+    } else {
+      of_field.Skip();
+    }
+  });
+  if (type.empty()) ThrowInvalid(std::string(part.name()) + ".type", "", "\"text\"");
+  if (!content.has_value()) ThrowInvalid(std::string(part.name()) + ".text", "", "a text");
+  text.append(*content);
+}
+
+std::string ReadContent(const RequestValue& value) {
+  if (value.type() == json_type::string) return value.Text();
+  std::string text;
+  int64_t number = 0;
+  value.ForEachValue(kContent, [&](const RequestValue& part) {
+    if (number > 0) text.push_back('\n');
+    const std::string name = std::string(value.name()).append("[").append(Number(number++)) + "]";
+    ReadPart(RequestValue(name, part.json()), text);
+  });
+  return text;
+}
+
+void ReadMessageField(const RequestValue& value, std::string_view field,
+                      std::span<const std::string> refused, Message& to) {
+  if (field == "role") {
+    to.role = value.Text();
+    if (std::ranges::find(kRoles, to.role) == kRoles.end()) {
+      value.Refuse(RequestValue::Quoted(to.role), "system, developer, user, assistant or tool");
+    }
+  } else if (value.IsNull() || field == "refusal") {
+    value.Skip();
+  } else if (field == "content") {
+    to.content = ReadContent(value);
+    CheckText(*to.content, value.name(), refused);
+  } else if (field == "name" || field == "tool_call_id" || field == "reasoning_content") {
+    const std::string text = value.Text();
+    CheckText(text, value.name(), refused);
+    to.others.append(",\"").append(field).append("\":");
+    AppendQuoted(to.others, text);
+  } else if (field == "tool_calls") {
+    value.ForEachValue("a list", [&](const RequestValue&) {
+      value.Refuse("a list of calls", "an empty list: tools are not supported");
+    });
+  } else {
+    value.Refuse(value.Shown(), "nothing: functions are not supported");
+  }
+}
+
+void ReadMessage(const RequestValue& message, ChatInput& to) {
+  Message read;
+  SeenFields seen;
+  message.ForEachField([&](const std::string& field, Json value) {
+    const std::string name = std::string(message.name()).append(".").append(field);
+    const bool is_known = std::ranges::find(kMessageFields, field) != kMessageFields.end();
+    if (!is_known) AddUnknown("messages[]." + field, to.unknown);
+    if (is_known && seen.Add(field)) {
+      ReadMessageField(RequestValue(name, value), field, to.refused_texts, read);
+    } else {
+      RequestValue(name, value).Skip();
+    }
+  });
+  const std::string prefix(message.name());
+  if (read.role.empty()) {
+    ThrowInvalid(prefix + ".role", "", "system, developer, user, assistant or tool");
+  }
+  if (!read.content.has_value() && read.role != "assistant") {
+    ThrowInvalid(prefix + ".content", "", kContent);
+  }
+  to.last_text = read.content.value_or("");
+  to.messages.append(to.messages.empty() ? "" : ",").append(R"({"role":")").append(read.role);
+  to.messages.append(R"(","content":)");
+  AppendQuoted(to.messages, to.last_text);
+  to.messages.append(read.others).push_back('}');
+}
+
+void ReadMessages(const RequestValue& value, ChatInput& to) {
+  constexpr const char* kMessages = "a list of one message or more";
+  int64_t number = 0;
+  value.ForEachValue(kMessages, [&](const RequestValue& message) {
+    const std::string name = "messages[" + Number(number++) + "]";
+    ReadMessage(RequestValue(name, message.json()), to);
+  });
+  if (number == 0) value.Refuse("an empty list", kMessages);
+  to.has_messages = true;
+}
+
+void ReadTemplateFields(const RequestValue& value, ChatInput& to) {
+  SeenFields seen;
+  value.ForEachField([&](const std::string& field, Json of_field) {
+    const std::string name = std::string(value.name()).append(".").append(field);
+    const RequestValue named(name, of_field);
+    if (std::ranges::find(kOwnVariables, field) != kOwnVariables.end()) {
+      named.Refuse(named.Shown(), "a field of the request itself");
+    }
+    if (!seen.Add(field)) {
+      named.Skip();
+      return;
+    }
+    if (seen.size() > kMostTemplateFields) {
+      value.Refuse("more than " + Number(kMostTemplateFields) + " fields",
+                   "at most " + Number(kMostTemplateFields) + " fields");
+    }
+    to.template_fields.push_back(',');
+    const size_t begin = to.template_fields.size();
+    AppendQuoted(to.template_fields, field);
+    to.template_fields.push_back(':');
+    AppendJson(named, to.template_fields);
+    CheckJson(std::string_view(to.template_fields).substr(begin), name, to.refused_texts);
+  });
+}
+
+std::string_view JsonOf(bool value) { return value ? "true" : "false"; }
+
+}  // namespace
+
+bool ReadChatField(ChatInput& to, const RequestValue& value) {
+  if (value.name() == "messages") {
+    ReadMessages(value, to);
+  } else if (value.name() == "add_generation_prompt") {
+    to.adds_generation_prompt = value.Boolean();
+  } else if (value.name() == "continue_final_message") {
+    to.continues_final_message = value.Boolean();
+  } else if (value.name() == "chat_template_kwargs") {
+    ReadTemplateFields(value, to);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+std::string ChatVariables(const ChatInput& chat) {
+  if (!chat.has_messages) ThrowInvalid("messages", "", "a list of one message or more");
+  if (chat.continues_final_message && chat.adds_generation_prompt.value_or(false)) {
+    ThrowInvalid("continue_final_message", "true", "false with add_generation_prompt");
+  }
+  const bool adds = chat.adds_generation_prompt.value_or(!chat.continues_final_message);
+  std::string out = "{\"messages\":[" + chat.messages;
+  out.append("],\"add_generation_prompt\":").append(JsonOf(adds));
+  out.append(",\"continue_final_message\":").append(JsonOf(chat.continues_final_message));
+  return out.append(chat.template_fields).append("}");
+}
+
+void EndWithMessage(std::string& prompt, std::string_view final_message) {
+  // Templates may strip a message.
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t begin = std::min(final_message.find_first_not_of(kSpace), final_message.size());
+  final_message.remove_prefix(begin);
+  const size_t end = final_message.find_last_not_of(kSpace) + 1;
+  const size_t at = prompt.rfind(final_message.substr(0, end));
+  if (at == std::string::npos) {
+    throw ApiFailure(
+        {.message = "continue_final_message: the chat template changes the last message",
+         .param = "continue_final_message"});
+  }
+  const bool is_whole = std::string_view(prompt).substr(at).starts_with(final_message);
+  prompt.resize(at + (is_whole ? final_message.size() : end));
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,19 @@
+// Fields that OpenAI's, vLLM's or llama.cpp's servers have and this one cannot do. They are refused
+// where they would change the answer, with the name that does it here where one does; where they
+// have no effect (null, false, empty, a penalty of 1) they are passed over.
+#pragma once
+
+#include <string_view>
+
+#include "server/api/request/request_value.h"
+
+namespace sluice::server {
+
+bool IsUnsupported(std::string_view name);
+// Throws ApiFailure with the code unsupported_parameter.
+void RefuseUnsupported(const RequestValue& value);
+
+// Fields that change nothing here.
+bool IsIgnored(std::string_view name);
+
+}  // namespace sluice::server

@@ -1,0 +1,308 @@
+#include "server/metrics/metrics.h"
+
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <functional>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/generation_end.hpp"
+#include "sluice/version.hpp"
+
+namespace sluice::server {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Histogram = CompletionCounters::Histogram;
+using Labels = std::vector<ClientMetric::Label>;
+
+class Families {
+ public:
+  std::vector<MetricFamily> Take() { return std::move(families_); }
+
+  // The next families; each is followed by its values.
+  void Counter(std::string name, std::string help) {
+    Begin(std::move(name), std::move(help), MetricType::Counter);
+  }
+  void Gauge(std::string name, std::string help) {
+    Begin(std::move(name), std::move(help), MetricType::Gauge);
+  }
+
+  void Value(double value, Labels labels = {}) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    if (families_.back().type == MetricType::Counter) {
+      metric.counter.value = value;
+    } else {
+      metric.gauge.value = value;
+    }
+    families_.back().metric.push_back(std::move(metric));
+  }
+  void Value(int64_t value, Labels labels = {}) {
+    Value(static_cast<double>(value), std::move(labels));
+  }
+
+  void Counter(std::string name, std::string help, int64_t value) {
+    Counter(std::move(name), std::move(help));
+    Value(value);
+  }
+  void Gauge(std::string name, std::string help, int64_t value) {
+    Gauge(std::move(name), std::move(help));
+    Value(value);
+  }
+  void Distribution(std::string name, std::string help, const Histogram& histogram) {
+    Begin(std::move(name), std::move(help), MetricType::Histogram);
+    Buckets(histogram.buckets, histogram.sum, [](size_t i) { return Histogram::kBounds[i]; });
+  }
+  // Writes the distribution of values that count `unit`s.
+  template <int kCounts>
+  void Distribution(std::string name, std::string help, const PowersOfTwo<kCounts>& powers,
+                    double unit) {
+    Begin(std::move(name), std::move(help), MetricType::Histogram);
+    Buckets(powers.counts, static_cast<double>(powers.sum) * unit,
+            [unit](size_t i) { return std::ldexp(unit, static_cast<int>(i)); });
+  }
+
+ private:
+  // bound(i): what is in bucket i is no larger; the last one has the rest.
+  template <typename Bound>
+  void Buckets(std::span<const int64_t> counts, double sum, Bound bound) {
+    ClientMetric metric;
+    uint64_t below = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      below += static_cast<uint64_t>(counts[i]);
+      const bool is_last = i + 1 == counts.size();
+      metric.histogram.bucket.push_back(
+          {below, is_last ? std::numeric_limits<double>::infinity() : bound(i)});
+    }
+    metric.histogram.sample_count = below;
+    metric.histogram.sample_sum = sum;
+    families_.back().metric.push_back(std::move(metric));
+  }
+  void Begin(std::string name, std::string help, MetricType type) {
+    families_.push_back({std::move(name), std::move(help), type, {}});
+  }
+
+  std::vector<MetricFamily> families_;
+};
+
+template <typename Of>
+int64_t Sum(std::span<const LoopMetrics> loops, Of of) {
+  int64_t sum = 0;
+  for (const LoopMetrics& loop : loops) sum += std::invoke(of, loop);
+  return sum;
+}
+
+int64_t SumCompletions(std::span<const LoopMetrics> loops, int64_t CompletionCounters::* counter) {
+  return Sum(loops, [&](const LoopMetrics& loop) { return loop.completions.*counter; });
+}
+
+int64_t SumClients(std::span<const LoopMetrics> loops, int64_t ClientCounters::* counter) {
+  return Sum(loops, [&](const LoopMetrics& loop) { return loop.client.*counter; });
+}
+
+template <int kCounts>
+PowersOfTwo<kCounts> SumPowers(std::span<const LoopMetrics> loops,
+                               PowersOfTwo<kCounts> ClientCounters::* which) {
+  PowersOfTwo<kCounts> sum;
+  for (const LoopMetrics& loop : loops) {
+    const PowersOfTwo<kCounts>& one = loop.client.*which;
+    for (int i = 0; i < kCounts; ++i) sum.counts[i] += one.counts[i];
+    sum.sum += one.sum;
+  }
+  return sum;
+}
+
+Histogram SumHistograms(std::span<const LoopMetrics> loops, Histogram CompletionCounters::* which) {
+  Histogram sum;
+  for (const LoopMetrics& loop : loops) {
+    const Histogram& one = loop.completions.*which;
+    for (size_t i = 0; i < std::size(sum.buckets); ++i) sum.buckets[i] += one.buckets[i];
+    sum.count += one.count;
+    sum.sum += one.sum;
+  }
+  return sum;
+}
+
+void AddEngines(std::span<const LoopMetrics> loops, Families& families) {
+  std::map<std::string, bool> are_ready;
+  for (const LoopMetrics& loop : loops) {
+    for (const EngineState& engine : loop.engines) {
+      bool& is_ready = are_ready.try_emplace(engine.endpoint, true).first->second;
+      is_ready = is_ready && engine.health == EngineHealth::kReady;
+    }
+  }
+  families.Gauge("sluice_engine_ready", "Whether every thread has this engine, and it is ready.");
+  for (const auto& [endpoint, is_ready] : are_ready) {
+    families.Value(int64_t{is_ready}, {{"engine", endpoint}});
+  }
+}
+
+void AddServer(std::span<const LoopMetrics> loops, int64_t max_requests, Families& families) {
+  families.Gauge("sluice_build_info", "The version that runs; always 1.");
+  families.Value(int64_t{1}, {{"version", std::string(kVersionString)}});
+  bool is_up = !loops.empty();
+  for (const LoopMetrics& loop : loops) is_up = is_up && loop.has_engine();
+  families.Gauge("sluice_engine_up", "Whether every thread has an engine that is ready.",
+                 int64_t{is_up});
+  AddEngines(loops, families);
+  families.Gauge("sluice_requests_max", "Completions that may be in flight.", max_requests);
+
+  RouteCounts routes;
+  for (const LoopMetrics& loop : loops) {
+    for (const auto& [key, count] : loop.routes) routes[key] += count;
+  }
+  families.Counter("sluice_http_requests_total",
+                   "Responses that began; 499: the client went away before.");
+  for (const auto& [key, count] : routes) {
+    families.Value(count, {{"code", std::to_string(key.second)},
+                           {"route", std::string(RowOf(key.first).name)}});
+  }
+}
+
+void AddCompletions(std::span<const LoopMetrics> loops, Families& families) {
+  using Counters = CompletionCounters;
+  families.Gauge("sluice_requests_running", "Completions in flight.",
+                 SumCompletions(loops, &Counters::running));
+  families.Gauge("sluice_requests_waiting", "Choices without an output of their engine yet.",
+                 SumClients(loops, &ClientCounters::waiting));
+  families.Gauge("sluice_choices_running", "Choices of these that the engines have.",
+                 SumCompletions(loops, &Counters::choices_running));
+  families.Counter("sluice_requests_total", "Completions that began.",
+                   SumCompletions(loops, &Counters::requests));
+  families.Counter("sluice_choices_total", "Choices that ended, and how.");
+  for (int end = 1; end < kGenerationEnds; ++end) {
+    families.Value(
+        Sum(loops, [&](const LoopMetrics& loop) { return loop.completions.choices_ended[end]; }),
+        {{"end", std::string(Name(static_cast<GenerationEnd>(end)))}});
+  }
+  families.Counter("sluice_prompt_tokens_total", "Tokens of prompts, as usages say.",
+                   SumCompletions(loops, &Counters::prompt_tokens));
+  families.Counter("sluice_generation_tokens_total", "Tokens of outputs, as usages say.",
+                   SumCompletions(loops, &Counters::generation_tokens));
+  families.Counter("sluice_tokens_discarded_total",
+                   "Tokens that came and no client was given, and why.");
+  families.Value(SumClients(loops, &ClientCounters::stop_tokens), {{"cause", "stop"}});
+  families.Value(SumCompletions(loops, &Counters::tokens_left), {{"cause", "disconnect"}});
+  families.Value(SumCompletions(loops, &Counters::tokens_failed), {{"cause", "error"}});
+  families.Counter("sluice_unknown_fields_total", "Fields of bodies that were ignored.",
+                   SumCompletions(loops, &Counters::unknown_fields));
+  families.Counter("sluice_sse_frames_total", "Events of streams.",
+                   SumCompletions(loops, &Counters::events));
+  families.Counter("sluice_coalesced_deltas_total", "Deltas that waited for a slow reader.",
+                   SumCompletions(loops, &Counters::coalesced));
+  families.Distribution("sluice_time_to_first_token_seconds",
+                        "From a request's arrival to its first token.",
+                        SumHistograms(loops, &Counters::first_token));
+  families.Distribution("sluice_inter_token_latency_seconds",
+                        "From output to output of one choice.",
+                        SumHistograms(loops, &Counters::between_tokens));
+  families.Distribution("sluice_e2e_request_latency_seconds",
+                        "From a request's arrival to its end.",
+                        SumHistograms(loops, &Counters::end_to_end));
+}
+
+void AddHttp(std::span<const LoopMetrics> loops, const HttpCounters& http, Families& families) {
+  const auto counter = [&](const char* name, const char* help, const std::atomic<int64_t>& value) {
+    families.Counter(name, help, value.load(std::memory_order_relaxed));
+  };
+  families.Gauge("sluice_connections", "Connections now.",
+                 http.connections.load(std::memory_order_relaxed));
+  counter("sluice_connections_total", "Connections that were taken.", http.connections_seen);
+  counter("sluice_connections_refused_total", "Connections beyond a limit.",
+          http.refused_connections);
+  counter("sluice_accept_pauses_total", "Times that no descriptor was left for a connection.",
+          http.accept_pauses);
+  counter("sluice_http_malformed_total", "Requests that were no HTTP, or beyond a limit.",
+          http.malformed_requests);
+  counter("sluice_http_timeouts_total", "Requests that came too slowly.", http.timeouts);
+  counter("sluice_disconnects_total", "Clients that went away before their answer was complete.",
+          http.disconnects);
+  families.Counter("sluice_slow_client_aborts_total", "Clients that did not take their answer.",
+                   http.slow_readers.load(std::memory_order_relaxed) +
+                       SumCompletions(loops, &CompletionCounters::slow_readers));
+  counter("sluice_read_bytes_total", "Bytes that were received.", http.bytes_in);
+  counter("sluice_write_bytes_total", "Bytes that were sent.", http.bytes_out);
+  counter("sluice_writes_total", "Calls that sent them.", http.writes);
+}
+
+void AddLink(std::span<const LoopMetrics> loops, Families& families) {
+  using Counters = ClientCounters;
+  families.Counter("sluice_link_tokens_total", "Tokens that came from engines.",
+                   SumClients(loops, &Counters::tokens));
+  families.Counter("sluice_link_aborts_total", "Aborts that were sent to engines.",
+                   SumClients(loops, &Counters::aborts));
+  families.Counter("sluice_stale_rows_total", "Rows that came after the end of their request.",
+                   SumClients(loops, &Counters::stale_rows));
+  families.Counter("sluice_stale_tokens_total", "Tokens in these rows, and after a stop.",
+                   SumClients(loops, &Counters::stale_tokens));
+  families.Distribution("sluice_abort_latency_steps",
+                        "Steps of the engine from an abort to the end of its request.",
+                        SumPowers(loops, &Counters::abort_steps), 1);
+  families.Distribution("sluice_link_rtt_seconds",
+                        "From a PING to the engine's step loop to its PONG.",
+                        SumPowers(loops, &Counters::round_trips), 1e-6);
+  families.Gauge("sluice_stop_hold_bytes", "Text that waits: it may be the beginning of a stop.",
+                 SumClients(loops, &Counters::held_bytes));
+  families.Counter("sluice_detok_invalid_bytes_total", "Bytes of tokens that were no UTF-8.",
+                   SumClients(loops, &Counters::invalid_bytes));
+  families.Counter("sluice_link_resets_total", "Links to engines that began again.",
+                   SumClients(loops, &Counters::resets));
+  families.Counter("sluice_link_faults_total", "What came from an engine that must not have.");
+  constexpr std::pair<const char*, int64_t Counters::*> kFaults[] = {
+      {"unknown_row", &Counters::unknown_rows},
+      {"repeated_end", &Counters::repeated_ends},
+      {"gap", &Counters::gaps},
+      {"foreign_id", &Counters::foreign_ids},
+      {"disagreement", &Counters::disagreements},
+      {"repeated_frame", &Counters::repeated_frames},
+      {"malformed_frame", &Counters::malformed_frames},
+      {"foreign_frame", &Counters::foreign_frames},
+  };
+  for (const auto& [kind, counter] : kFaults) {
+    families.Value(SumClients(loops, counter), {{"kind", kind}});
+  }
+}
+
+int64_t ResidentBytes() {
+  std::FILE* const file = std::fopen("/proc/self/statm", "re");
+  if (file == nullptr) return 0;
+  long long all = 0;
+  long long resident = 0;
+  const int read = std::fscanf(file, "%lld %lld", &all, &resident);
+  std::fclose(file);
+  return read == 2 ? resident * sysconf(_SC_PAGESIZE) : 0;
+}
+
+void AddProcess(Families& families) {
+  timespec cpu{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+  families.Counter("process_cpu_seconds_total", "CPU time of this process.");
+  families.Value(static_cast<double>(cpu.tv_sec) + static_cast<double>(cpu.tv_nsec) * 1e-9);
+  families.Gauge("process_resident_memory_bytes", "Memory of this process.", ResidentBytes());
+}
+
+}  // namespace
+
+std::string MetricsText(std::span<const LoopMetrics> loops, const HttpCounters& http,
+                        int64_t max_requests) {
+  Families families;
+  AddServer(loops, max_requests, families);
+  AddCompletions(loops, families);
+  AddHttp(loops, http, families);
+  AddLink(loops, families);
+  AddProcess(families);
+  return prometheus::TextSerializer().Serialize(families.Take());
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,78 @@
+#include "text/tokenizer/added_tokens.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "text/normalize/unicode.h"
+#include "text/normalize/utf8.h"
+
+namespace sluice::text {
+namespace {
+
+LongestMatcher MatcherOf(const std::vector<AddedToken>& tokens) {
+  std::vector<LongestMatcher::Pattern> patterns;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    patterns.push_back({tokens[i].content, static_cast<int32_t>(i)});
+  }
+  return LongestMatcher("added_tokens", std::move(patterns));
+}
+
+bool IsInsideAWord(std::string_view text, size_t begin, size_t end) {
+  return (begin > 0 && IsWordPart(LastOf(text.substr(0, begin)).value)) ||
+         (end < text.size() && IsWordPart(FirstOf(text.substr(end)).value));
+}
+
+}  // namespace
+
+AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens)
+    : tokens_(std::move(tokens)), matcher_(MatcherOf(tokens_)) {}
+
+std::vector<AddedTokenFinder::Match> AddedTokenFinder::Find(std::string_view text,
+                                                            bool parses_special) const {
+  std::vector<Match> matches;
+  if (matcher_.IsEmpty()) return matches;
+  struct Place {
+    size_t begin;
+    int32_t token;
+  };
+  std::vector<Place> places;
+  matcher_.ForEachFromTheEnd(
+      text, [&](size_t begin, int32_t token) { places.push_back({begin, token}); });
+  size_t next = 0;        // where the next token may begin
+  size_t done = 0;        // what is before belongs to other parts
+  size_t spaces_end = 0;  // of the last run of spaces that a token took
+  for (size_t i = places.size(); i-- > 0;) {
+    size_t begin = places[i].begin;
+    if (begin < next) continue;
+    const AddedToken& token = tokens_[static_cast<size_t>(places[i].token)];
+    size_t end = begin + token.content.size();
+    // A match that does not count is passed over as a whole.
+    next = end;
+    if (token.is_special && !parses_special) continue;
+    if (token.is_single_word && IsInsideAWord(text, begin, end)) continue;
+    while (token.strips_left && begin > done) {
+      const CodePoint last = LastOf(text.substr(0, begin));
+      if (!IsSpace(last.value)) break;
+      begin -= last.size;
+    }
+    if (token.strips_right) {
+      // Tokens inside one run of spaces all end with it.
+      if (end < spaces_end) end = spaces_end;
+      while (end < text.size()) {
+        const CodePoint first = FirstOf(text.substr(end));
+        if (!IsSpace(first.value)) break;
+        end += first.size;
+      }
+      spaces_end = end;
+    }
+    // One that takes the spaces before it takes none twice, and does not match when its own were
+    // taken.
+    if (token.strips_left) begin = std::max(begin, done);
+    if (begin >= end) continue;
+    matches.push_back({std::max(begin, done), end, token.id});
+    done = end;
+  }
+  return matches;
+}
+
+}  // namespace sluice::text

@@ -1,0 +1,75 @@
+#include "text/tokenizer/encoder.h"
+
+#include <utility>
+
+#include "support/check.h"
+#include "text/normalize/utf8.h"
+#include "text/tokenizer/vocabulary.h"
+
+namespace sluice::text {
+
+Encoder::Encoder(EncoderParts parts) : parts_(std::move(parts)) {
+  std::vector<AddedToken> in_text;
+  std::vector<AddedToken> in_normalized;
+  for (AddedToken& token : parts_.added_tokens) {
+    if (token.is_normalized || token.is_literal) {
+      if (parts_.refused_parameter.empty() && !token.is_literal) {
+        std::string normalized = token.content;
+        size_t growth = kMaxTokenBytes;
+        Normalize(parts_.normalizer, normalized, growth);
+        if (normalized != token.content) normalized_tokens_[token.id] = normalized;
+        token.content = std::move(normalized);
+      }
+      in_normalized.push_back(std::move(token));
+    } else {
+      in_text.push_back(std::move(token));
+    }
+  }
+  in_text_ = AddedTokenFinder(std::move(in_text));
+  in_normalized_ = AddedTokenFinder(std::move(in_normalized));
+}
+
+std::vector<int32_t> Encoder::Encode(std::string_view text, const EncodeOptions& options) const {
+  if (!parts_.refused_parameter.empty()) {
+    throw Error(ErrorCode::kUnavailable, parts_.refused_parameter, parts_.refused_value,
+                parts_.refused_allowed);
+  }
+  if (const size_t valid = ValidPrefix(text); valid < text.size()) {
+    ThrowInvalid("text", "no UTF-8 at byte " + std::to_string(valid), "UTF-8");
+  }
+  std::vector<int32_t> ids;
+  ids.reserve(text.size() / 3 + 8);
+  if (options.add_special_tokens) ids = parts_.before;
+  Pieces pieces;
+  ModelScratch scratch;
+  std::string normalized;
+  size_t growth = GrowthOf(text.size());
+  const bool parses = options.parse_special_tokens;
+  in_text_.ForEachPart(text, parses, [&](const AddedTokenFinder::Part& outer) {
+    if (outer.id >= 0) return ids.push_back(outer.id);
+    normalized.assign(outer.text);
+    Normalize(parts_.normalizer, normalized, growth);
+    const bool is_start = outer.text.data() == text.data();
+    in_normalized_.ForEachPart(normalized, parses, [&](const AddedTokenFinder::Part& part) {
+      if (part.id >= 0) return ids.push_back(part.id);
+      EncodeSegment(part.text, is_start && part.text.data() == normalized.data(), pieces, scratch,
+                    ids);
+    });
+  });
+  if (options.add_special_tokens) ids.insert(ids.end(), parts_.after.begin(), parts_.after.end());
+  return ids;
+}
+
+void Encoder::EncodeSegment(std::string_view text, bool begins_at_the_start, Pieces& pieces,
+                            ModelScratch& scratch, std::vector<int32_t>& ids) const {
+  pieces.text.assign(text);
+  pieces.spans.assign(1, {0, text.size()});
+  pieces.begins_at_the_start = begins_at_the_start;
+  PreTokenize(parts_.pre_tokenizer, pieces);
+  for (const Span span : pieces.spans) {
+    parts_.model->Encode(std::string_view(pieces.text).substr(span.begin, span.end - span.begin),
+                         scratch, ids);
+  }
+}
+
+}  // namespace sluice::text

@@ -1,0 +1,52 @@
+// Text to ids: added tokens, normalisation, pieces, the model, and what goes around it all.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/tokenizer.hpp"
+#include "text/decoder.h"
+#include "text/normalize/normalizer.h"
+#include "text/normalize/pre_tokenizer.h"
+#include "text/tokenizer/added_tokens.h"
+#include "text/tokenizer/model.h"
+
+namespace sluice::text {
+
+struct EncoderParts {
+  // Not empty: why this file's texts cannot be encoded; the rest is not there then.
+  std::string refused_parameter = {};
+  std::string refused_value = {};
+  std::string refused_allowed = {};
+
+  std::vector<AddedToken> added_tokens = {};
+  std::vector<NormalizerStep> normalizer = {};
+  std::vector<PreTokenizerStep> pre_tokenizer = {};
+  std::unique_ptr<const Model> model = {};
+  std::vector<int32_t> before = {};  // special tokens around a text
+  std::vector<int32_t> after = {};
+};
+
+class Encoder {
+ public:
+  explicit Encoder(EncoderParts parts);
+
+  // Added tokens that normalisation changes; it is what they are decoded from.
+  const Spellings& normalized_tokens() const { return normalized_tokens_; }
+
+  std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const;
+
+ private:
+  void EncodeSegment(std::string_view text, bool begins_at_the_start, Pieces& pieces,
+                     ModelScratch& scratch, std::vector<int32_t>& ids) const;
+
+  EncoderParts parts_;
+  Spellings normalized_tokens_;
+  AddedTokenFinder in_text_;
+  AddedTokenFinder in_normalized_;
+};
+
+}  // namespace sluice::text
