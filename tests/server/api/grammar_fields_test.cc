@@ -219,7 +219,8 @@ TEST(GrammarFields, HaveABoundAndNoDepthBeyondIt) {
             "structured_outputs.json");
   EXPECT_EQ(refusal(R"("guided_choice":["aaaaaaaaaaaaaaaaaaa"])").param, "guided_choice");
   // The default is that of GrammarCompiler.
-  const std::string big = R"("guided_json":{"description":")" + std::string(1 << 20, 'a') + "\"}";
+  std::string big = R"("guided_json":{"description":")";
+  big.append(1 << 20, 'a').append("\"}");
   ExpectBad(big, "guided_json", "at most 262144 bytes");
   std::string deep = R"("guided_json":)";
   for (int i = 0; i < 100; ++i) deep.append("{\"items\":");
