@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/flags/choices.h"
+#include "cli/flags/grammar_flags.h"
 #include "sluice/tensor.hpp"
 #include "sluice/version.hpp"
 
@@ -31,6 +32,16 @@ std::unique_ptr<ModelRunner> MakeRunner(const EngineSetup& setup, const Checkpoi
 }
 
 }  // namespace
+
+std::unique_ptr<GrammarService> MakeGrammarService(const std::string& library,
+                                                   const Tokenizer& tokenizer,
+                                                   std::span<const int32_t> end_tokens,
+                                                   int64_t vocab) {
+  const auto found = FindGrammarLibrary(library);
+  if (!found.has_value() || end_tokens.empty()) return nullptr;
+  return std::make_unique<GrammarService>(*found, tokenizer, end_tokens,
+                                          static_cast<int32_t>(vocab));
+}
 
 void AddStepsInFlightFlag(CLI::App& command, int32_t& steps_in_flight) {
   command
@@ -77,6 +88,7 @@ void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup, const EngineFlag
                   "the longest list of log-probabilities of a request; -1 is the vocabulary")
       ->check(CLI::Range(int64_t{-1}, kMaxVocab))
       ->capture_default_str();
+  AddGrammarLibraryFlag(command, setup.grammar_library);
   command.add_flag("--quiet", setup.is_quiet, "print nothing but errors on standard error");
 }
 
@@ -87,13 +99,16 @@ ModelEngine::ModelEngine(const EngineSetup& setup)
       pool_(pool_threads_),
       checkpoint_(OpenModel(setup.source, pool_.parallel(), progress_)),
       runner_(MakeRunner(setup, checkpoint_, pool_.parallel(), progress_)) {
+  grammars_ = MakeGrammarService(setup.grammar_library, checkpoint_.tokenizer(),
+                                 checkpoint_.end_tokens(), checkpoint_.vocab());
   StepRunner* runner = runner_.get();
   if (setup.steps_in_flight > 0) {
     thread_ = std::make_unique<RunnerThread>(*runner_);
     runner = thread_.get();
   }
-  engine_ = std::make_unique<Engine>(*runner, checkpoint_.tokenizer(),
-                                     EngineOptions{.steps_in_flight = setup.steps_in_flight});
+  engine_ = std::make_unique<Engine>(
+      *runner, checkpoint_.tokenizer(),
+      EngineOptions{.steps_in_flight = setup.steps_in_flight, .grammars = grammars_.get()});
 }
 
 EngineInfo ModelEngine::Info() const {
@@ -102,7 +117,8 @@ EngineInfo ModelEngine::Info() const {
           .version = std::string(kVersionString),
           .tokenizer_hash = TokenizerHash(checkpoint_.tokenizer()),
           .end_tokens = {ends.begin(), ends.end()},
-          .has_text = true};
+          .has_text = true,
+          .has_grammars = grammars_ != nullptr};
 }
 
 }  // namespace sluice::cli

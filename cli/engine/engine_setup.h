@@ -10,6 +10,7 @@
 #include "cli/generate/model_source.h"
 #include "cli/progress_line.h"
 #include "sluice/engine.hpp"
+#include "sluice/grammar_service.hpp"
 #include "sluice/model_runner.hpp"
 #include "sluice/runner_thread.hpp"
 #include "support/thread_pool.h"
@@ -26,6 +27,7 @@ struct EngineSetup {
   int32_t steps_in_flight = 0;
   int32_t max_logprobs = 20;
   int32_t max_prefixes = 1024;
+  std::string grammar_library;  // empty: see FindGrammarLibrary
   bool is_quiet = false;
   bool relays_progress = false;  // sluice serve shows it
 };
@@ -39,6 +41,12 @@ void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup, const EngineFlag
 inline constexpr const char* kRelayProgressFlag = "--relay-progress";
 // --steps-in-flight, which every engine has.
 void AddStepsInFlightFlag(CLI::App& command, int32_t& steps_in_flight);
+
+// Null where no library is named and none is installed, or without tokens that end an output.
+std::unique_ptr<GrammarService> MakeGrammarService(const std::string& library,
+                                                   const Tokenizer& tokenizer,
+                                                   std::span<const int32_t> end_tokens,
+                                                   int64_t vocab);
 
 class ModelEngine {
  public:
@@ -57,6 +65,7 @@ class ModelEngine {
   int pool_threads_;
   ThreadPool pool_;
   Checkpoint checkpoint_;
+  std::unique_ptr<GrammarService> grammars_;  // null without the library
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<RunnerThread> thread_;
   std::unique_ptr<Engine> engine_;

@@ -52,7 +52,8 @@ void Record(const GenerateOptions& options, const Generation& generation,
                           .choice = static_cast<uint32_t>(i),
                           .max_tokens = asked.max_tokens,
                           .prompt_logprobs = i == 0 ? asked.prompt_logprobs : std::nullopt,
-                          .text = {.stops = asked.stops, .include_stop = asked.include_stop}},
+                          .text = {.stops = asked.stops, .include_stop = asked.include_stop},
+                          .grammar = asked.grammar},
               .result = RequestResult{.text = choices[i].text,
                                       .ids = {ids.begin(), ids.end()},
                                       .end = std::string(Name(choices[i].end)),
@@ -60,6 +61,20 @@ void Record(const GenerateOptions& options, const Generation& generation,
                                       .output_tokens = std::ssize(ids)}});
   }
   file.Close();
+}
+
+// What is wrong with a grammar names the flag that gave it.
+std::unique_ptr<Generation> MakeGeneration(const GenerateOptions& options,
+                                           const GenerationReports& reports) {
+  const std::optional<OutputGrammar>& grammar = options.generation.grammar;
+  try {
+    return std::make_unique<Generation>(options.generation, reports);
+  } catch (const Error& error) {
+    const std::string_view flag =
+        grammar.has_value() ? FlagOf(options.grammar, *grammar, error.parameter()) : "";
+    if (flag.empty()) throw;
+    throw Error(error.code(), "--" + std::string(flag), error.value(), error.allowed());
+  }
 }
 
 #ifdef SLUICE_HAS_LINK
@@ -70,8 +85,8 @@ void AddEngineFlags(CLI::App& command, GenerateOptions& options) {
           .add_option("--engine", options.engine,
                       "run on this engine (see sluice engine); --model gives the tokenizer")
           ->type_name("ENDPOINT");
-  for (const char* flag :
-       {"--weights", "--threads", "--head", "--backend", "--show-candidates", "--json-lines"}) {
+  for (const char* flag : {"--weights", "--threads", "--head", "--backend", "--show-candidates",
+                           "--json-lines", "--grammar-library"}) {
     engine->excludes(command.get_option(flag));
   }
   command
@@ -102,6 +117,8 @@ void AddGenerate(CLI::App& app, std::function<void()>& action) {
                    "with --json: the log-probability and rank of every token of the prompt but the "
                    "first, and this many of the most likely tokens in its place")
       ->check(CLI::Range(0, INT32_MAX - 1));
+  AddGrammarFlags(*command, options->grammar);
+  AddGrammarLibraryFlag(*command, options->generation.grammar_library);
   command->add_flag("--echo", options->echoes_prompt, "write the prompt before the text");
   command
       ->add_option(
@@ -123,6 +140,7 @@ void AddGenerate(CLI::App& app, std::function<void()>& action) {
 #endif
   command->callback([&action, options] {
     action = [options] {
+      options->generation.grammar = GrammarOf(options->grammar);
 #ifdef SLUICE_HAS_LINK
       if (!options->engine.empty()) {
         RunGenerateThroughEngine(*options, std::cout, Terminal::Detect());
@@ -137,9 +155,10 @@ void AddGenerate(CLI::App& app, std::function<void()>& action) {
 void RunGenerate(const GenerateOptions& options, std::ostream& out, const Terminal& terminal) {
   const bool shows_candidates = options.show_candidates > 0;
   RecordFile record(options.record_path);
-  Generation generation(
-      options.generation,
+  const auto made = MakeGeneration(
+      options,
       {.logits = shows_candidates, .cuts = options.as_json_lines, .masses = shows_candidates});
+  Generation& generation = *made;
   SayTruncated(generation.prompt(), options.generation);
   const InterruptGuard interrupt;
   generation.Prefill(interrupt);

@@ -41,7 +41,8 @@ constexpr std::pair<const char*, const char*> kEngineFlags[] = {
     {"--cache-tokens", "--cache-tokens"},
     {"--max-prefixes", "--max-prefixes"},
     {"--steps-in-flight", "--steps-in-flight"},
-    {"--max-logprobs", "--max-logprobs"}};
+    {"--max-logprobs", "--max-logprobs"},
+    {"--grammar-library", "--grammar-library"}};
 
 void AddListenFlags(CLI::App& command, ServerOptions& server) {
   CLI::Option* const host =
