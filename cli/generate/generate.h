@@ -5,16 +5,16 @@
 #include <ostream>
 #include <string>
 
+#include "cli/flags/grammar_flags.h"
 #include "cli/generate/generation_flags.h"
 #include "cli/terminal.h"
-#ifdef SLUICE_HAS_LINK
-#include "sluice/engine_messages.hpp"
-#endif
 
 namespace sluice::cli {
 
 struct GenerateOptions {
   GenerationOptions generation;
+  GrammarFlags grammar;
+  std::string grammar_library;  // empty: see GrammarLibraryFolder
   bool echoes_prompt = false;
   int64_t show_candidates = 0;
   bool as_json = false;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/generate/model_source.h"
+#include "sluice/engine_messages.hpp"
 #include "sluice/generator.hpp"
 
 namespace sluice::cli {
@@ -28,14 +29,15 @@ struct GenerationOptions {
   int64_t max_tokens = 256;
   std::optional<int32_t> prompt_logprobs;
   int32_t choices = 1;
+  std::optional<OutputGrammar> grammar;
   bool ignores_end = false;
   std::vector<std::string> stops;
   bool include_stop = false;
   bool is_quiet = false;
 };
 
-// The flags of all of these; all but `choices` and `prompt_logprobs`, which only make sense for
-// text.
+// The flags of all of these; all but `choices`, `prompt_logprobs` and `grammar`, which only make
+// sense for text.
 void AddGenerationFlags(CLI::App& command, GenerationOptions& options, int64_t least_tokens);
 
 }  // namespace sluice::cli

@@ -115,7 +115,8 @@ struct EngineInfo {
   int32_t steps_in_flight = 0;
   uint64_t tokenizer_hash = 0;  // see TokenizerHash
   std::vector<int32_t> end_tokens = {};
-  bool has_text = false;  // kEngine may look for stops
+  bool has_text = false;      // kEngine may look for stops
+  bool has_grammars = false;  // takes requests with a grammar
   Limits limits = {};
   // The largest frame from a frontend: a request that exceeds it is refused there.
   int64_t max_frame_bytes = int64_t{8} << 20;

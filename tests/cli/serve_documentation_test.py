@@ -60,6 +60,19 @@ class ServerPage(unittest.TestCase):
                               re.DOTALL)[1]
         self.assertEqual(set(re.findall(r"`(\w+)`", paragraph)), set(re.findall(r'"(\w+)"', ignored)))
 
+    def test_every_field_of_grammars_is_there_and_no_other(self):
+        source = (ROOT / "src/server/api/request/grammar_fields.cc").read_text()
+        tables = dict(re.findall(r"^constexpr auto (\w+) = std::to_array<Source>\({$(.*?)^}\);$", source,
+                                 re.DOTALL | re.MULTILINE))
+        names = {table: set(re.findall(r'\{"(\w+)", ', rows)) for table, rows in tables.items()}
+        rows = re.findall(r"^\| (`[^|]*`) \| ([^|]*) \|(.*)\|$", self.section("Structured output"),
+                          re.MULTILINE)
+        fields = {field for row in rows for field in re.findall(r"`(\w+)`", row[0])}
+        self.assertEqual(fields, names["kFields"] | {"response_format", "structured_outputs"})
+        inner = next(row[2] for row in rows if row[0] == "`structured_outputs`")
+        self.assertEqual(set(re.findall(r"`(\w+)`", inner)),
+                         names["kStructuredOutputs"] | {"json_object", "disable_any_whitespace"})
+
     def test_every_field_is_read(self):
         good = {"completions": ("/v1/completions", {"prompt": "a"}),
                 "chats": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]})}

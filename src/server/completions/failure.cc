@@ -70,4 +70,23 @@ ApiError SubmitFailure(const Error& refusal) {
   return ToApiError(refusal);
 }
 
+void NameGrammarField(const CompletionRequest& asked, ApiError& error) {
+  if (!asked.grammar.has_value()) return;
+  const std::string_view name = Name(asked.grammar->kind);
+  // "json_schema", or "json_schema.size()"
+  const bool is_of_grammar = error.param.starts_with(name) &&
+                             (error.param.size() == name.size() || error.param[name.size()] == '.');
+  if (!is_of_grammar) return;
+  if (error.message.starts_with(name)) error.message.replace(0, name.size(), asked.grammar_field);
+  error.param = asked.grammar_field;
+}
+
+ApiError NoGrammars(const CompletionRequest& asked) {
+  return {.message = asked.grammar_field + " is not supported: the engine has no grammars. " +
+                     "Install \"pip install --no-deps xgrammar==0.2.8 "
+                     "apache-tvm-ffi==0.1.15.post2\" where it runs, and start it again",
+          .param = asked.grammar_field,
+          .code = "unsupported_parameter"};
+}
+
 }  // namespace sluice::server

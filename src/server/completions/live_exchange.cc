@@ -61,14 +61,19 @@ void LiveExchange::Start(Preparation preparation) {
   if (const auto* const error = std::get_if<ApiError>(&preparation)) {
     return Respond(ErrorResponse(*error));
   }
+  PreparedRequest& request = std::get<PreparedRequest>(preparation);
+  if (request.asked.grammar.has_value() && !loop_->client.info().has_grammars) {
+    return Respond(ErrorResponse(NoGrammars(request.asked)));
+  }
   ApiError error;
   try {
-    Submit(std::get<PreparedRequest>(preparation));
+    Submit(request);
     phase_ = Phase::kRunning;
     last_write_ = loop_->now;
     return;
   } catch (const Error& refusal) {
     error = SubmitFailure(refusal);
+    NameGrammarField(asked_, error);
   } catch (const std::bad_alloc&) {
     error = Unavailable("there is no memory for this request");
   }
@@ -121,6 +126,7 @@ ClientRequest LiveExchange::RequestFor(const Choice& choice) const {
           .max_tokens = prompt.max_tokens,
           .prompt_logprobs = asked_.prompt_logprobs,
           .text = asked_.text,
+          .grammar = asked_.grammar,
           .ignores_end = asked_.ignores_end,
           .mode = asked_.streams ? OutputMode::kDelta : OutputMode::kFinal,
           .stream_interval = asked_.stream_interval};
@@ -164,7 +170,10 @@ void LiveExchange::NoteEnd(Choice& choice, const ClientOutput& output) {
   Leave(choice, output.end);
   if (!HasFinishReason(output.end)) {
     // The others are aborted when all outputs of this Poll are taken: they may have some, too.
-    if (!failure_.has_value()) failure_ = FailureOf(output);
+    if (!failure_.has_value()) {
+      failure_ = FailureOf(output);
+      NameGrammarField(asked_, *failure_);
+    }
     return;
   }
   choice.stop.assign(output.stop);

@@ -89,6 +89,38 @@ TEST(Completions, RefusesWithTheStatusOfTheFault) {
   }
 }
 
+TEST(Completions, GivesEveryChoiceTheGrammar) {
+  FakeServing fake(SettingsOfTests(), {.has_grammars = true});
+  FakeExchange& exchange = fake.Ask(R"({"prompt":"a","n":2,"guided_regex":"a+"})");
+  ASSERT_EQ(fake.client.submitted.size(), 2u);
+  const OutputGrammar regex = {.kind = GrammarKind::kRegex, .text = "a+"};
+  for (const ClientRequest& request : fake.client.submitted) EXPECT_EQ(request.grammar, regex);
+  fake.client.Give(0, "aa", GenerationEnd::kStopToken, 2);
+  fake.client.Give(1, "a", GenerationEnd::kStopToken, 1);
+  fake.Poll();
+  ASSERT_TRUE(exchange.response().has_value());
+  EXPECT_EQ(Read(exchange).choices.at(0).finish, "stop");
+  fake.Ask(R"({"prompt":"a","response_format":{"type":"text"}})");
+  EXPECT_EQ(fake.client.submitted.back().grammar, std::nullopt);
+}
+
+TEST(Completions, RefusesAGrammarWhereTheEngineTakesNone) {
+  FakeServing fake;
+  for (const char* const body :
+       {R"({"prompt":"a","response_format":{"type":"json_object"}})",
+        R"({"prompt":"a","stream":true,"response_format":{"type":"json_object"}})"}) {
+    FakeExchange& exchange = fake.Ask(body);
+    ASSERT_TRUE(exchange.response().has_value());
+    EXPECT_EQ(exchange.response()->status, 400);
+    const ReadError error = Read(exchange).error.value();
+    EXPECT_EQ(error.param, "response_format");
+    EXPECT_EQ(error.code, "unsupported_parameter");
+    EXPECT_NE(error.message.find("pip install --no-deps xgrammar==0.2.8"), std::string::npos);
+  }
+  EXPECT_TRUE(fake.client.submitted.empty());
+  EXPECT_EQ(fake.serving.completions.live(), 0);
+}
+
 TEST(Completions, RefusesMessagesThatTheTemplateRefuses) {
   const std::string tokenizer = LettersJson();
   const ModelText text = ModelText::FromFiles(

@@ -66,6 +66,48 @@ TEST(CompletionFailures, AreOneRequestsWhenThereIsNoMemoryForIt) {
   EXPECT_EQ(fake.serving.completions.live(), 1);
 }
 
+TEST(CompletionFailures, NameTheClientsFieldOfAGrammar) {
+  struct Case {
+    std::string fields;
+    std::string parameter;  // the engine's
+    std::string param;
+    std::string message = " = a schema is not allowed: no, at /a";
+  };
+  const Case cases[] = {
+      {R"("response_format":{"type":"json_schema","json_schema":{"schema":{}}})", "json_schema",
+       "response_format.json_schema.schema"},
+      {R"("structured_outputs":{"json":{}})", "json_schema", "structured_outputs.json"},
+      {R"("guided_json":{})", "json_schema", "guided_json", ".size() = 9 is not allowed: 0"},
+      {R"("guided_choice":["a"])", "grammar", "guided_choice"},
+      {R"("grammar":"start: \"a\"")", "lark", "grammar"},
+      {R"("structured_outputs":{"regex":"a"})", "regex", "structured_outputs.regex"},
+  };
+  for (const Case& one : cases) {
+    for (const char* const stream : {"true", "false"}) {
+      SCOPED_TRACE(one.fields);
+      FakeServing fake(SettingsOfTests(), {.has_grammars = true});
+      const FakeExchange& exchange =
+          fake.Ask(R"({"prompt":"a","stream":)" + std::string(stream) + "," + one.fields + "}");
+      fake.client.Fail(0, kRejected, ErrorCode::kInvalidValue, one.parameter + one.message);
+      fake.client.NameParameter(one.parameter + (one.message[0] == '.' ? ".size()" : ""));
+      fake.Poll();
+      ASSERT_TRUE(exchange.response().has_value());
+      EXPECT_EQ(exchange.response()->status, 400);
+      const ReadError error = Read(exchange).error.value();
+      EXPECT_EQ(error.param, one.param);
+      EXPECT_EQ(error.message, one.param + one.message);
+      ExpectNothingLeft(fake);
+    }
+  }
+  // What is about something else keeps its name.
+  FakeServing fake(SettingsOfTests(), {.has_grammars = true});
+  const FakeExchange& exchange = fake.Ask(R"({"prompt":"a","regex":"a"})");
+  fake.client.Fail(0, kRejected, ErrorCode::kInvalidValue, "regexes = 1");
+  fake.client.NameParameter("regexes");
+  fake.Poll();
+  EXPECT_EQ(Read(exchange).error->param, "regexes");
+}
+
 TEST(CompletionFailures, GiveARejectionBeforeTheHeadAStatusOfItsOwn) {
   for (const char* const body : {kStream, kWhole}) {
     FakeServing fake;

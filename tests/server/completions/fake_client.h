@@ -40,6 +40,7 @@ class FakeClient final : public Client {
     next_.back().stop = stop;
     next_.back().it.stop_token = token;
   }
+  void NameParameter(std::string_view parameter) { next_.back().parameter = parameter; }
   // An end that is a failure.
   void Fail(size_t number, GenerationEnd end, ErrorCode code, std::string_view message,
             RowStatus status = RowStatus::kOk, std::string_view text = "") {
@@ -81,6 +82,7 @@ class FakeClient final : public Client {
       output.it.text = output.text;
       output.it.message = output.message;
       output.it.stop = output.stop;
+      output.it.parameter = output.parameter;
       told_.push_back(output.it);
     }
     return told_;
@@ -95,6 +97,7 @@ class FakeClient final : public Client {
     std::string text;
     std::string message;
     std::string stop;
+    std::string parameter;
   };
 
   Output& Add(size_t number) {

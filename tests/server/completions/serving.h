@@ -74,8 +74,18 @@ class Serving {
 
 // Outputs that a test makes up.
 struct FakeServing {
-  explicit FakeServing(const server::CompletionSettings& settings = SettingsOfTests())
-      : client(InfoOf(text.tokenizer()), text.tokenizer()), serving(client, text, settings) {}
+  struct EngineHas {
+    bool has_grammars;
+  };
+  explicit FakeServing(const server::CompletionSettings& settings = SettingsOfTests(),
+                       EngineHas engine = {false})
+      : client(With(engine, InfoOf(text.tokenizer())), text.tokenizer()),
+        serving(client, text, settings) {}
+
+  static EngineInfo With(EngineHas engine, EngineInfo info) {
+    info.has_grammars = engine.has_grammars;
+    return info;
+  }
 
   FakeExchange& Ask(std::string_view body, Api api = Api::kCompletions) {
     return serving.Ask(body, api);

@@ -3,6 +3,7 @@
 #include "json/read_param.h"
 #include "server/api/request/chat_input.h"
 #include "server/api/request/field_names.h"
+#include "server/api/request/grammar_fields.h"
 #include "server/api/request/request_fields.h"
 #include "server/api/request/unsupported.h"
 #include "support/number.h"
@@ -20,6 +21,7 @@ struct Draft {
   const RequestLimits& limits;
   CompletionRequest request = {};
   ChatInput chat = {};
+  GrammarInput grammar = {};
   std::optional<int64_t> max_tokens = {};
   std::optional<int64_t> max_completion_tokens = {};
   std::optional<int32_t> best_of = {};
@@ -262,6 +264,8 @@ void Finish(Draft& draft) {
   } else {
     FinishCompletion(draft);
   }
+  request.grammar = std::move(draft.grammar.grammar);
+  request.grammar_field = std::move(draft.grammar.field);
   request.params.logprobs = request.logprobs;
   if (request.echo && request.logprobs.has_value()) request.prompt_logprobs = request.logprobs;
 }
@@ -275,6 +279,7 @@ std::vector<std::string_view> KnownNames(Api api) {
   } else {
     for (const auto& field : kCompletionFields) names.push_back(field.name);
   }
+  for (const std::string_view name : GrammarFields()) names.push_back(name);
   for (const std::string_view name : json::kParamNames) names.push_back(name);
   return names;
 }
@@ -290,15 +295,18 @@ CompletionRequest ParseCompletionRequest(Api api, std::string_view body,
   draft.request.adds_special_tokens = api == Api::kCompletions;
   draft.request.parses_special_tokens = api == Api::kChat;
   draft.chat.refused_texts = limits.refused_texts;
+  draft.grammar.max_bytes = limits.grammar_bytes;
   const auto is_known = [&](std::string_view name) {
-    return Find(api, name) != nullptr || json::IsParam(name) || IsUnsupported(name) ||
-           IsIgnored(name);
+    return Find(api, name) != nullptr || json::IsParam(name) || IsGrammarField(name) ||
+           IsUnsupported(name) || IsIgnored(name);
   };
   draft.request.unknown = ReadBody(body, is_known, [&](const RequestValue& value) {
     if (const RequestField<Draft>* const field = Find(api, value.name())) {
       field->read(draft, value);
     } else if (json::IsParam(value.name())) {
       json::ReadParam(value.name(), value.json(), draft.request.params);
+    } else if (IsGrammarField(value.name())) {
+      ReadGrammarField(draft.grammar, value);
     } else if (IsUnsupported(value.name())) {
       RefuseUnsupported(value);
     } else {
@@ -306,6 +314,7 @@ CompletionRequest ParseCompletionRequest(Api api, std::string_view body,
     }
   });
   for (const std::string& name : draft.chat.unknown) AddUnknown(name, draft.request.unknown);
+  for (const std::string& name : draft.grammar.unknown) AddUnknown(name, draft.request.unknown);
   if (limits.refuses_unknown && !draft.request.unknown.empty()) {
     throw ApiFailure(UnknownField(draft.request.unknown, KnownNames(api)));
   }

@@ -3,8 +3,8 @@
 //
 // The names are OpenAI's, vLLM's, and those of params.def. Fields that are not known are listed, or
 // refused; of a field that comes twice the first one counts; null is as good as absent. What
-// would change the answer and cannot be done (tools, response_format, suffix, ...) is refused by
-// name. Everything else that cannot be is an ApiFailure naming the field.
+// would change the answer and cannot be done (tools, suffix, ...) is refused by name. Everything
+// else that cannot be is an ApiFailure naming the field.
 //
 //   best_of         n, or it is refused
 //   seed            0 to 2^64 - 1; -1 is none, as vLLM has it: a random one
@@ -31,6 +31,7 @@ struct RequestLimits {
   int32_t choices = 128;
   int32_t stops = 16;
   size_t stop_bytes = 1024;
+  size_t grammar_bytes = GrammarLimits{}.text_bytes;
   int32_t logprobs = 20;
   float max_temperature = 2.0f;  // that of the engine's Limits
   bool refuses_unknown = false;  // fields that are not known
@@ -62,8 +63,10 @@ struct CompletionRequest {
   std::optional<int32_t> prompt_logprobs = {};  // vLLM's; with echo and logprobs, those
   std::optional<int64_t> max_tokens = {};  // or max_completion_tokens; none: to the context's end
   SamplingParams params = {};  // on top of the model's defaults; its logprobs are those above
-  TextOptions text = {};       // stop, include_stop_str_in_output, skip_special_tokens, ...
-  bool ignores_end = false;    // ignore_eos
+  std::optional<OutputGrammar> grammar = {};  // see grammar_fields.h
+  std::string grammar_field = {};             // that its text came from
+  TextOptions text = {};     // stop, include_stop_str_in_output, skip_special_tokens, ...
+  bool ignores_end = false;  // ignore_eos
   bool returns_token_ids = false;
   bool adds_special_tokens = true;     // add_special_tokens; kChat: false
   bool parses_special_tokens = false;  // parse_special_tokens; kChat: true

@@ -21,7 +21,6 @@ struct Unsupported {
 };
 
 constexpr std::string_view kNoCalls = "answers are texts, not calls of functions";
-constexpr std::string_view kNoGrammar = "outputs cannot be bound to a form";
 constexpr std::string_view kOneModel = "the server has one model, without adapters";
 constexpr std::string_view kNoThinking = "the server does not separate reasoning from text";
 constexpr std::string_view kUseMaxTokens = "max_tokens does it";
@@ -34,10 +33,6 @@ constexpr Unsupported kUnsupported[] = {
     {.name = "modalities", .hint = R"(only ["text"] is)", .neutral_text = "text"},
     {.name = "reasoning", .hint = kNoThinking, .neutral_text = "none", .inner = "effort"},
     {.name = "reasoning_effort", .hint = kNoThinking, .neutral_text = "none"},
-    {.name = "response_format",
-     .hint = R"(only {"type": "text"} is)",
-     .neutral_text = "text",
-     .inner = "type"},
     {.name = "suffix", .hint = "a model continues its prompt"},
     {.name = "tool_choice", .hint = kNoCalls, .neutral_text = "none", .other_text = "auto"},
     {.name = "tools", .hint = kNoCalls},
@@ -50,11 +45,7 @@ constexpr Unsupported kUnsupported[] = {
     {.name = "chat_template", .hint = "the model's own is used"},
     {.name = "documents", .hint = "chat_template_kwargs may have them"},
     {.name = "early_stopping", .hint = "there are no beams"},
-    {.name = "ebnf", .hint = kNoGrammar},
-    {.name = "guided_choice", .hint = kNoGrammar},
-    {.name = "guided_grammar", .hint = kNoGrammar},
-    {.name = "guided_json", .hint = kNoGrammar, .is_asked_for_by_empty = true},
-    {.name = "guided_regex", .hint = kNoGrammar},
+    {.name = "guided_whitespace_pattern", .hint = "structured_outputs has disable_any_whitespace"},
     {.name = "kv_transfer_params", .hint = "an engine computes the whole request"},
     {.name = "length_penalty", .hint = "there are no beams", .neutral = 1},
     {.name = "logits_processors", .hint = "logit_bias takes numbers for single tokens"},
@@ -65,11 +56,8 @@ constexpr Unsupported kUnsupported[] = {
     {.name = "mm_processor_kwargs", .hint = "prompts are texts"},
     {.name = "priority", .hint = "requests run in the order in which they come", .neutral = 0},
     {.name = "prompt_embeds", .hint = "prompt takes texts and token ids"},
-    {.name = "regex", .hint = kNoGrammar},
     {.name = "return_tokens_as_token_ids", .hint = "return_token_ids gives the ids"},
     {.name = "stop_sequences", .hint = "stop does it"},
-    {.name = "structural_tag", .hint = kNoGrammar},
-    {.name = "structured_outputs", .hint = kNoGrammar},
     {.name = "thinking", .hint = kNoThinking, .neutral_text = "disabled", .inner = "type"},
     {.name = "thinking_budget", .hint = kNoThinking},
     {.name = "thinking_token_budget", .hint = kNoThinking},
@@ -79,9 +67,8 @@ constexpr Unsupported kUnsupported[] = {
     // llama.cpp's
     {.name = "dry_sequence_breakers", .hint = "dry_sequence_breaker_ids takes token ids"},
     {.name = "dynatemp_range", .hint = "temperature is one number", .neutral = 0},
-    {.name = "grammar", .hint = kNoGrammar},
+    {.name = "grammar_lazy", .hint = "a grammar begins with the output; structural_tag does it"},
     {.name = "image_data", .hint = "prompts are texts"},
-    {.name = "json_schema", .hint = kNoGrammar, .is_asked_for_by_empty = true},
     {.name = "lora", .hint = kOneModel},
     {.name = "min_keep", .hint = "rules keep what they keep, and at least one token", .neutral = 0},
     {.name = "mirostat", .hint = "typical_p and min_p bound surprise", .neutral = 0},
@@ -97,6 +84,7 @@ constexpr Unsupported kUnsupported[] = {
     {.name = "tfs_z", .hint = "min_p and top_n_sigma cut a tail", .neutral = 1},
 };
 constexpr std::string_view kIgnored[] = {
+    "guided_decoding_backend",
     "metadata",
     "parallel_tool_calls",
     "prompt_cache_key",
