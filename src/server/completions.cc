@@ -28,7 +28,10 @@ class Completions::Impl {
             .client = client,
             .settings = settings,
             .preparation = std::make_shared<const PreparationSettings>(PreparationSettings{
-                .text = text, .model_names = settings.model_names, .limits = settings.limits})})),
+                .text = text,
+                .model_names = settings.model_names,
+                .limits = settings.limits,
+                .formats = settings.formats})})),
         pool_(pool),
         loop_(std::move(loop)) {
     CheckInRange("model_names", std::ssize(settings.model_names), 1, INT32_MAX);

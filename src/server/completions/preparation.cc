@@ -74,6 +74,7 @@ PreparedRequest PrepareOrThrow(Api api, std::string_view body, int64_t context,
     if (api == Api::kChat) {
       std::string chat = text.RenderChatJson(std::exchange(asked.chat_variables, {}));
       if (asked.final_message.has_value()) EndWithMessage(chat, *asked.final_message);
+      ChooseOutput(asked, settings.formats, chat);
       asked.prompts = {{.text = std::move(chat)}};
     }
     for (PromptInput& prompt : asked.prompts) {

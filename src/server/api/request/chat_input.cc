@@ -5,6 +5,7 @@
 
 #include "server/api/json_text.h"
 #include "server/api/request/completion_request.h"
+#include "server/api/request/tool_fields.h"
 #include "support/number.h"
 
 namespace sluice::server {
@@ -106,11 +107,11 @@ void ReadMessageField(const RequestValue& value, std::string_view field,
     to.others.append(",\"").append(field).append("\":");
     AppendQuoted(to.others, text);
   } else if (field == "tool_calls") {
-    value.ForEachValue("a list", [&](const RequestValue&) {
-      value.Refuse("a list of calls", "an empty list: tools are not supported");
-    });
+    const std::string calls = ReadToolCalls(value);
+    CheckJson(calls, value.name(), refused);
+    if (!calls.empty()) to.others.append(",\"tool_calls\":").append(calls);
   } else {
-    value.Refuse(value.Shown(), "nothing: functions are not supported");
+    value.Refuse(value.Shown(), "nothing: tool_calls has the calls of a message");
   }
 }
 
@@ -201,10 +202,12 @@ std::string ChatVariables(const ChatInput& chat) {
   if (chat.continues_final_message && chat.adds_generation_prompt.value_or(false)) {
     ThrowInvalid("continue_final_message", "true", "false with add_generation_prompt");
   }
+  CheckJson(chat.tools, "tools", chat.refused_texts);
   const bool adds = chat.adds_generation_prompt.value_or(!chat.continues_final_message);
   std::string out = "{\"messages\":[" + chat.messages;
   out.append("],\"add_generation_prompt\":").append(JsonOf(adds));
   out.append(",\"continue_final_message\":").append(JsonOf(chat.continues_final_message));
+  if (!chat.tools.empty()) out.append(",\"tools\":").append(chat.tools);
   return out.append(chat.template_fields).append("}");
 }
 

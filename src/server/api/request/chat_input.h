@@ -5,7 +5,7 @@
 //            as vLLM does it; an assistant's may be absent or null: an empty one
 //   name, tool_call_id, reasoning_content  texts, as they are
 //
-// Tool calls are refused.
+//   tool_calls  an assistant's: see ReadToolCalls
 #pragma once
 
 #include <optional>
@@ -24,6 +24,7 @@ struct ChatInput {
   bool has_messages = false;
   std::string messages = {};  // the inside of a JSON list
   std::string last_text = {};
+  std::string tools = {};            // a JSON list; empty: none
   std::string template_fields = {};  // of chat_template_kwargs: JSON, a comma before each
   std::optional<bool> adds_generation_prompt = {};
   bool continues_final_message = false;

@@ -19,8 +19,10 @@
 #include <string_view>
 #include <vector>
 
+#include "server/api/request/tool_fields.h"
 #include "sluice/client.hpp"
 #include "sluice/params.hpp"
+#include "sluice/reasoning.hpp"
 
 namespace sluice::server {
 
@@ -65,6 +67,8 @@ struct CompletionRequest {
   SamplingParams params = {};  // on top of the model's defaults; its logprobs are those above
   std::optional<OutputGrammar> grammar = {};  // see grammar_fields.h
   std::string grammar_field = {};             // that its text came from
+  ToolRequest tools = {};                     // kChat: see tool_fields.h
+  OutputFormat output = {};                   // what the text is taken apart as
   TextOptions text = {};     // stop, include_stop_str_in_output, skip_special_tokens, ...
   bool ignores_end = false;  // ignore_eos
   bool returns_token_ids = false;
