@@ -103,7 +103,7 @@ inline std::vector<OutputCase> ToolCases() {
       {of(kNone), "<tool_call>{}", "content <tool_call>{}|"},
   };
 }
-// [/tool_formats]
+// [tool_formats]
 
 // What is no call comes out whole; a call that was begun stays one.
 inline std::vector<OutputCase> MalformedCases() {

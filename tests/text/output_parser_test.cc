@@ -119,5 +119,28 @@ TEST(OutputParser, HoldsNoPartOfACharacterBack) {
   EXPECT_EQ(Shown(parts), "content <！|");
 }
 
+TEST(OutputParser, HasAnExample) {
+  std::string answer;
+  std::string arguments;
+  // [output_parser]
+  OutputParser parser({.reasoning = ReasoningFormat::kDeepSeek, .tools = ToolFormat::kHermes});
+  OutputParts parts;
+  for (const char* const piece :
+       {"<think>Oslo.</th", "ink>I look. <tool_c", "all>{\"name\": \"weather\", \"arguments\": ",
+        "{\"city\": ", "\"Oslo\"}}</tool_call>"}) {
+    parser.Step(piece, parts);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (parts[i].kind == PartKind::kContent) answer += parts[i].text;
+      if (parts[i].kind == PartKind::kArguments) arguments += parts[i].text;
+    }
+    parts.Clear();
+  }
+  parser.Finish(parts);
+  // [output_parser]
+  EXPECT_EQ(answer, "I look. ");
+  EXPECT_EQ(arguments, "{\"city\": \"Oslo\"}");
+  EXPECT_TRUE(parts.IsEmpty());
+}
+
 }  // namespace
 }  // namespace sluice::test
