@@ -55,7 +55,7 @@ TEST(OutputParser, GivesTheSameForEveryByteAloneAndForRandomCuts) {
   }
 }
 
-// Texts of pieces of markup in random order, for each format: the same for every cut, and without
+// Texts of pieces of markup in random order: their parts are equal for every cut, and without
 // a call every byte is content.
 TEST(OutputParser, GivesTheSameForRandomMarkup) {
   Random random(12);
@@ -82,7 +82,7 @@ TEST(OutputParser, GivesTheSameForRandomMarkup) {
     with_calls += has_calls;
     const bool is_lossless =
         of.format.reasoning == ReasoningFormat::kNone && of.format.tools != ToolFormat::kHarmony &&
-        of.format.tools != ToolFormat::kFunctionary;  // whose markers are no calls alone
+        of.format.tools != ToolFormat::kFunctionary;  // its markers need not be calls
     if (has_calls || !is_lossless) continue;
     ++plain;
     ASSERT_EQ(of.shown, "content " + of.text + "|");
@@ -126,8 +126,8 @@ TEST(OutputParser, HasAnExample) {
   OutputParser parser({.reasoning = ReasoningFormat::kDeepSeek, .tools = ToolFormat::kHermes});
   OutputParts parts;
   for (const char* const piece :
-       {"<think>Oslo.</th", "ink>I look. <tool_c", "all>{\"name\": \"weather\", \"arguments\": ",
-        "{\"city\": ", "\"Oslo\"}}</tool_call>"}) {
+       {"<think>Oslo.</th", "ink>I look. <tool_c",
+        "all>{\"name\": \"weather\", \"arguments\": ", "{\"city\": ", "\"Oslo\"}}</tool_call>"}) {
     parser.Step(piece, parts);
     for (size_t i = 0; i < parts.size(); ++i) {
       if (parts[i].kind == PartKind::kContent) answer += parts[i].text;

@@ -1,4 +1,4 @@
-// Machines of tool formats, which know the types of the tools' parameters.
+// Machines of tool formats, with the types of the tools' parameters.
 #pragma once
 
 #include <memory>

@@ -34,7 +34,7 @@ CallForm FormOf(ToolFormat format) {
               .after_arguments = "}\n</tool_call>",
               .separator = "\n"};
     case ToolFormat::kLlamaJson:
-    case ToolFormat::kPythonic:  // whose own form is no JSON
+    case ToolFormat::kPythonic:  // its own form is no JSON
       return {.before = kName,
               .after_name = kParameters,
               .after_arguments = "}",

@@ -9,7 +9,7 @@ namespace sluice::text {
 // The states that all of these tables have.
 enum ToolState : StateNumber {
   kAtStart,    // of the output: calls without a marker may come here alone
-  kInText,     // text was there
+  kInText,     // after some text
   kAfterCall,  // white space and further calls
   kInObject,   // after the arguments in an object of JSON
   kInList,     // after a call in a list
