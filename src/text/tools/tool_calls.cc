@@ -46,7 +46,7 @@ ToolFormat DetectToolFormat(std::string_view template_source) {
   if (has("<｜tool▁calls▁begin｜>")) return ToolFormat::kDeepSeek;
   if (has("<|tool_calls_section_begin|>")) return ToolFormat::kKimi;
   if (has("[TOOL_CALLS]")) return ToolFormat::kMistral;
-  if (has(">>>")) return ToolFormat::kFunctionary;
+  if (has(">>>all") || has(">>>'")) return ToolFormat::kFunctionary;
   if (has("<function=")) return has("<parameter=") ? ToolFormat::kXml : ToolFormat::kFunctionTag;
   if (has("<tool_call>") && has("</tool_call>") && !has("<arg_key>")) return ToolFormat::kHermes;
   if (has("<|tool_call_start|>") || has("[func_name1(") || has("<|python_start|>")) {
