@@ -58,7 +58,8 @@ def writing(text, template, *flags):
         Path(folder, "script").write_text(text, encoding="utf-8")
         endpoint = f"ipc://{folder}/engine"
         engine = subprocess.Popen([SLUICE, "mock-engine", "--listen", endpoint, "--quiet",
-                                   "--burst", "3", "--script", f"{folder}/script"])
+                                   "--burst", "3", "--rate", "200", "--script",
+                                   f"{folder}/script"], stdout=subprocess.DEVNULL)
         try:
             with served.Server(SLUICE, "--engine", endpoint, "--chat-template",
                                str(FAMILIES / template), *flags) as server:
