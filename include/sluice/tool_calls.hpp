@@ -58,8 +58,8 @@ struct Tool {
   bool is_strict = false;       // its arguments have to match the schema
 };
 
-// Throws Error naming `parameter`[i] for a name that is none, or that comes again.
-void CheckTools(std::span<const Tool> tools, std::string_view parameter = "tools");
+// Throws Error naming tools[i].`member` for a name that is none, or that comes again.
+void CheckTools(std::span<const Tool> tools, std::string_view member = "name");
 
 class ToolCallParser {
  public:

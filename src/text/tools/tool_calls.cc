@@ -64,17 +64,17 @@ std::span<const std::string_view> MarkersOf(ToolFormat format) {
   return text::MarkupOf(format).markers;
 }
 
-void CheckTools(std::span<const Tool> tools, std::string_view parameter) {
+void CheckTools(std::span<const Tool> tools, std::string_view member) {
   for (size_t i = 0; i < tools.size(); ++i) {
-    const std::string place = std::string(parameter) + "[" + std::to_string(i) + "]";
+    const std::string place = "tools[" + std::to_string(i) + "]." + std::string(member);
     if (!IsToolName(tools[i].name)) {
-      ThrowInvalid(place + ".name", ToText(std::string_view(tools[i].name)),
+      ThrowInvalid(place, ToText(std::string_view(tools[i].name)),
                    "1 to 64 letters, digits, _ and -");
     }
     const bool is_again = std::ranges::any_of(
         tools.first(i), [&](const Tool& other) { return other.name == tools[i].name; });
     if (is_again) {
-      ThrowInvalid(place + ".name", ToText(std::string_view(tools[i].name)),
+      ThrowInvalid(place, ToText(std::string_view(tools[i].name)),
                    "a name that no tool before it has");
     }
   }

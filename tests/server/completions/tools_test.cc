@@ -132,6 +132,26 @@ TEST(Tools, HaveAFormThatTheTemplateNames) {
   EXPECT_NE(error.message.find("serve --tool-format NAME"), std::string::npos) << error.message;
 }
 
+// Arguments reach a template as objects, and as texts where it fails with objects.
+TEST(Tools, OfAHistoryHaveArgumentsAsTheTemplateReadsThem) {
+  const auto prompt = [](const std::string& of_arguments) {
+    FakeServing fake;
+    const ModelText text = fake.text.WithChatTemplate(
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}{% set a = c.function.arguments %}"
+        "{{ " +
+        of_arguments + " }}{% endfor %}{% endfor %}");
+    Serving serving(fake.client, text);
+    serving.Ask(R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":)"
+                R"([{"id":"i","function":{"name":"f","arguments":"{\"a\": 1}"}}]}]})",
+                Api::kChat);
+    return fake.client.submitted.empty() ? std::string()
+                                         : text.tokenizer().Decode(fake.client.submitted[0].prompt);
+  };
+  EXPECT_EQ(prompt("'object' if a.a == 1 else 'text'"), "object");
+  EXPECT_EQ(prompt("'text' if ('b' + a) == 'b{\"a\":1}' else 'other'"), "text");
+  EXPECT_EQ(prompt("5 + a"), "");
+}
+
 TEST(Tools, ThatAreRequiredAreBoundByAGrammar) {
   FakeServing fake(SettingsOfTests(), {.has_grammars = true});
   FakeExchange& exchange = fake.Ask(

@@ -22,7 +22,8 @@ struct ChatInput {
   // No string of the conversation may have one of these. They outlive it.
   std::span<const std::string> refused_texts = {};
   bool has_messages = false;
-  std::string messages = {};  // the inside of a JSON list
+  std::string messages = {};             // the inside of a JSON list
+  std::string messages_with_texts = {};  // where they have calls: see MessageCalls
   std::string last_text = {};
   std::string tools = {};            // a JSON list; empty: none
   std::string template_fields = {};  // of chat_template_kwargs: JSON, a comma before each
@@ -34,7 +35,8 @@ struct ChatInput {
 // Reads the field of that name; false where it is none of a ChatInput's.
 bool ReadChatField(ChatInput& to, const RequestValue& value);
 
-// The template's variables. Throws Error without messages, and for what cannot be both.
-std::string ChatVariables(const ChatInput& chat);
+// The template's variables, with these of its messages. Throws Error without messages, and for what
+// cannot be both.
+std::string ChatVariables(const ChatInput& chat, const std::string& messages);
 
 }  // namespace sluice::server

@@ -226,7 +226,10 @@ void FinishChat(Draft& draft) {
   }
   if (request.tools.may_call()) draft.chat.tools = request.tools.json;
   FinishTools(request.tools);
-  request.chat_variables = ChatVariables(draft.chat);
+  request.chat_variables = ChatVariables(draft.chat, draft.chat.messages);
+  if (!draft.chat.messages_with_texts.empty()) {
+    request.chat_variables_with_texts = ChatVariables(draft.chat, draft.chat.messages_with_texts);
+  }
   if (draft.chat.continues_final_message) request.final_message = draft.chat.last_text;
 }
 

@@ -110,7 +110,7 @@ void ReadTools(ToolRequest& to, const RequestValue& value) {
     }
     to.tools.push_back(ReadTool(object, place));
   });
-  CheckTools(to.tools, "tools");
+  CheckTools(to.tools, "function.name");
   if (!to.tools.empty()) to.json = std::move(parsed.json());
 }
 
@@ -186,23 +186,30 @@ void FinishTools(ToolRequest& tools) {
   tools.is_parallel = false;
 }
 
-std::string ReadToolCalls(const RequestValue& value) {
+MessageCalls ReadToolCalls(const RequestValue& value) {
   const Parsed parsed(value);
-  std::string calls;
+  MessageCalls calls;
   parsed.ForEachObject(value.name(), [&](dom::object object, const std::string& place) {
     if (object["type"].error() == simdjson::SUCCESS) CheckType(object, place + ".type");
     const std::string name = place + ".function";
     const dom::object function = ObjectOf(object, "function", name);
     const std::string tool = TextOf(function, "name", name + ".name");
     if (tool.empty()) ThrowInvalid(name + ".name", "", "the name of a tool");
-    calls.append(calls.empty() ? "[" : ",").append(R"({"id":)");
-    AppendQuoted(calls, TextOf(object, "id", place + ".id"));
-    calls.append(R"(,"type":"function","function":{"name":)");
-    AppendQuoted(calls, tool);
-    calls.append(R"(,"arguments":)").append(ArgumentsOf(function, name + ".arguments"));
-    calls.append("}}");
+    std::string call = calls.with_objects.empty() ? R"([{"id":)" : R"(,{"id":)";
+    AppendQuoted(call, TextOf(object, "id", place + ".id"));
+    call.append(R"(,"type":"function","function":{"name":)");
+    AppendQuoted(call, tool);
+    call.append(R"(,"arguments":)");
+    const std::string arguments = ArgumentsOf(function, name + ".arguments");
+    calls.with_objects.append(call).append(arguments).append("}}");
+    calls.with_texts.append(call);
+    AppendQuoted(calls.with_texts, arguments);
+    calls.with_texts.append("}}");
   });
-  return calls.empty() ? calls : calls.append("]");
+  if (calls.with_objects.empty()) return calls;
+  calls.with_objects.push_back(']');
+  calls.with_texts.push_back(']');
+  return calls;
 }
 
 }  // namespace sluice::server

@@ -39,8 +39,12 @@ void ReadToolField(ToolRequest& to, const RequestValue& value);
 // When all fields are read: a choice without tools, or of none of them, is an error.
 void FinishTools(ToolRequest& tools);
 
-// The value of a message's `tool_calls`, as templates read it: arguments that come as the text of
-// an object become the object. Empty where the list is.
-std::string ReadToolCalls(const RequestValue& value);
+// A message's `tool_calls` as templates read them: most with arguments that are objects, some with
+// their text. Empty where the list is.
+struct MessageCalls {
+  std::string with_objects = {};
+  std::string with_texts = {};
+};
+MessageCalls ReadToolCalls(const RequestValue& value);
 
 }  // namespace sluice::server
