@@ -78,7 +78,7 @@ TEST(ToolGrammar, MakesCallsThatTheParserReads) {
       OutputParts parts;
       parser.Step(text, parts);
       parser.Finish(parts);
-      ASSERT_EQ(parts.size(), 4u) << name << ": " << text;
+      ASSERT_EQ(parts.size(), 3u) << name << ": " << text;
       EXPECT_EQ(parts[0].kind, PartKind::kCallBegin) << name << ": " << text;
       EXPECT_EQ(parts[1].kind, PartKind::kArguments);
       EXPECT_EQ(parts[2].kind, PartKind::kCallEnd);
