@@ -221,5 +221,18 @@ TEST(Reasoning, IsApartFromTheContent) {
   EXPECT_EQ(ParsedJson(mixed.response()->body).Text("/choices/0/message/content"), text);
 }
 
+TEST(Reasoning, GoesOnFromThePrompt) {
+  FakeServing fake;
+  Serving serving(fake.client, fake.text.WithChatTemplate("a<think>"),
+                  Settings(ToolFormat::kNone, ReasoningFormat::kDeepSeek));
+  FakeExchange& exchange = serving.Ask(Body(R"("n":1)"), Api::kChat);
+  fake.client.Give(0, "Why?</think>So.", GenerationEnd::kStopToken, 5);
+  serving.Poll();
+  ASSERT_TRUE(exchange.response().has_value());
+  const ParsedJson body(exchange.response()->body);
+  EXPECT_EQ(body.Text("/choices/0/message/reasoning_content"), "Why?");
+  EXPECT_EQ(body.Text("/choices/0/message/content"), "So.");
+}
+
 }  // namespace
 }  // namespace sluice::test
