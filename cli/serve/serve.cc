@@ -24,6 +24,7 @@
 #include "cli/text.h"
 #include "server/server_options.h"
 #include "sluice/error.hpp"
+#include "sluice/reasoning.hpp"
 
 namespace sluice::cli {
 namespace {
@@ -79,6 +80,29 @@ void AddEngineFlags(CLI::App& command, ServeOptions& options) {
   AddEngineSetupFlags(command, options.setup,
                       {.threads = "--engine-threads", .max_requests = "--engine-requests"});
   for (const auto& [flag, name] : kEngineFlags) engine->excludes(command.get_option(flag));
+}
+
+void AddFormatFlags(CLI::App& command, ServerOptions& server) {
+  const auto choices = [](std::span<const std::string_view> names) {
+    std::vector<std::string> all(names.begin(), names.end());
+    return ChoiceType(all);
+  };
+  command
+      .add_option_function<std::string>(
+          "--tool-format",
+          [&server](const std::string& name) { server.tool_format = Name(ToolFormatByName(name)); },
+          "the form in which the model writes calls of tools; without it, that of its chat "
+          "template")
+      ->type_name(choices(ToolFormatNames()));
+  command
+      .add_option_function<std::string>(
+          "--reasoning-format",
+          [&server](const std::string& name) {
+            server.reasoning_format = Name(ReasoningFormatByName(name));
+          },
+          "the form in which the model writes reasoning, which answers have apart; without it, "
+          "that of its chat template")
+      ->type_name(choices(ReasoningFormatNames()));
 }
 
 void AddAccessFlags(CLI::App& command, ServeOptions& options) {
@@ -233,6 +257,7 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
       ->add_option("--chat-template", options->chat_template_path,
                    "use this template instead of the model's own")
       ->type_name("FILE");
+  AddFormatFlags(*command, server);
   command
       ->add_option("--threads", server.threads,
                    "threads of the server, each with connections of its own")

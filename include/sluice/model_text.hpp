@@ -56,6 +56,7 @@ class ModelText {
   int64_t vocab() const;
 
   bool has_chat_template() const;
+  const std::string& chat_template() const;  // its source; empty: there is none
   // The text that the model continues with its answer. Throws Error when there is no template, and
   // for what the template refuses.
   std::string RenderChat(std::span<const ChatMessage> messages) const;

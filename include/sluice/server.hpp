@@ -68,6 +68,9 @@ struct ServerOptions {
   // Names that the header Host may have where there are no keys and `host` is a loopback address,
   // in addition to those of this machine and IP addresses; "*" is every one.
   std::vector<std::string> allowed_hosts = {};
+  // Names of a ToolFormat and a ReasoningFormat; empty: those that the chat template has.
+  std::string tool_format = {};
+  std::string reasoning_format = {};
   bool refuses_unknown_fields = false;  // of requests with a body; else they are ignored
   // Of messages that spell a special token of the model; else it is that token.
   bool refuses_special_tokens = false;

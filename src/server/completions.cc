@@ -24,11 +24,14 @@ class Completions::Impl {
 
   Impl(Client& client, const ModelText& text, const CompletionSettings& settings, EncodePool& pool,
        boost::asio::any_io_executor loop)
-      : state_(std::make_shared<LoopState>(LoopState{
-            .client = client,
-            .settings = settings,
-            .preparation = std::make_shared<const PreparationSettings>(PreparationSettings{
-                .text = text, .model_names = settings.model_names, .limits = settings.limits})})),
+      : state_(std::make_shared<LoopState>(
+            LoopState{.client = client,
+                      .settings = settings,
+                      .preparation = std::make_shared<const PreparationSettings>(
+                          PreparationSettings{.text = text,
+                                              .model_names = settings.model_names,
+                                              .limits = settings.limits,
+                                              .formats = settings.formats})})),
         pool_(pool),
         loop_(std::move(loop)) {
     CheckInRange("model_names", std::ssize(settings.model_names), 1, INT32_MAX);

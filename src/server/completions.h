@@ -13,6 +13,7 @@
 #include "server/admission/encode_pool.h"
 #include "server/api/api_error.h"
 #include "server/api/request/completion_request.h"
+#include "server/completions/model_formats.h"
 #include "server/http/exchange.h"
 #include "sluice/client.hpp"
 #include "sluice/model_text.hpp"
@@ -53,6 +54,7 @@ struct CompletionCounters {
 struct CompletionSettings {
   std::vector<std::string> model_names;  // answers have the first one; requests may give each
   RequestLimits limits = {};
+  ModelFormats formats = {};
   int32_t max_requests = 4096;               // of this loop
   size_t coalesce_bytes = size_t{64} << 10;  // as HttpLimits has it
   size_t unsent_bytes = size_t{1} << 20;     // of what waits beyond coalesce_bytes

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/http/listen_socket.h"
+#include "sluice/reasoning.hpp"
 #include "support/check.h"
 #include "text/normalize/utf8.h"
 
@@ -84,6 +85,8 @@ void CheckServerOptions(const ServerOptions& options) {
   }
   for (const std::string& key : options.api_keys) CheckKey(key);
   for (const std::string& origin : options.cors_origins) CheckOrigin(origin);
+  if (!options.tool_format.empty()) ToolFormatByName(options.tool_format);
+  if (!options.reasoning_format.empty()) ReasoningFormatByName(options.reasoning_format);
   CheckHttp(options.http);
   CheckTime("keep_alive", options.keep_alive, 1);
   CheckTime("drain_timeout", options.drain_timeout, 0);

@@ -19,6 +19,7 @@ struct ModelText::Parts {
   Tokenizer tokenizer;
   GenerationConfig generation_config = {};
   std::optional<ChatTemplate> chat_template = {};
+  std::string chat_template_source = {};
   // The first members of the object that the template gets: "bos_token":"<s>","eos_token":"".
   std::string special_tokens = {};
   std::vector<int32_t> end_tokens = {};
@@ -134,6 +135,7 @@ ModelText ModelText::Make(Tokenizer tokenizer, const ModelTextFiles& files) {
   const std::string_view source =
       files.chat_template.empty() ? config.chat_template : files.chat_template;
   if (!source.empty()) parts.chat_template.emplace(source);
+  parts.chat_template_source = source;
   if (!files.generation_config.empty()) {
     parts.generation_config = ParseGenerationConfig(files.generation_config);
   }
@@ -148,6 +150,7 @@ ModelText ModelText::Make(Tokenizer tokenizer, const ModelTextFiles& files) {
 ModelText ModelText::WithChatTemplate(std::string_view source) const {
   Parts parts = *parts_;
   parts.chat_template.emplace(source);
+  parts.chat_template_source = source;
   return ModelText(std::make_shared<const Parts>(std::move(parts)));
 }
 
@@ -162,6 +165,7 @@ const GenerationConfig& ModelText::generation_config() const { return parts_->ge
 std::span<const int32_t> ModelText::end_tokens() const { return parts_->end_tokens; }
 int64_t ModelText::vocab() const { return parts_->vocab; }
 bool ModelText::has_chat_template() const { return parts_->chat_template.has_value(); }
+const std::string& ModelText::chat_template() const { return parts_->chat_template_source; }
 
 std::string ModelText::RenderChat(std::span<const ChatMessage> messages) const {
   std::ostringstream variables;

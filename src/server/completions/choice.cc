@@ -52,8 +52,25 @@ void PendingDelta::Append(const ClientOutput& output, Reports wanted) {
                   output.logprob_values);
 }
 
+void ChoiceParser::TakeApart(PendingDelta& pending, bool is_end) {
+  parser_.Step(pending.text, new_);
+  pending.text.clear();
+  if (is_end) parser_.Finish(new_);
+  for (size_t i = 0; i < new_.size(); ++i) {
+    const OutputPart part = new_[i];
+    const bool is_wanted =
+        part.kind == PartKind::kContent ||
+        (part.kind == PartKind::kReasoning && wanted_.reasoning) ||
+        ((part.kind == PartKind::kCallBegin || part.kind == PartKind::kArguments) &&
+         (part.call == 0 || wanted_.parallel));
+    if (is_wanted) pending.parts.Append(part.kind, part.call, part.text);
+  }
+  new_.Clear();
+}
+
 void PendingDelta::Clear() {
   text.clear();
+  parts.Clear();
   ids.clear();
   reported.Clear();
 }

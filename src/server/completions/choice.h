@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "server/api/response/choice_delta.h"
 #include "sluice/client.hpp"
+#include "sluice/reasoning.hpp"
 
 namespace sluice::server {
 
@@ -46,12 +48,35 @@ struct PendingDelta {
 
   void Append(const ClientOutput& output, Reports wanted);
   void Clear();  // keeps the memory
-  bool IsEmpty() const { return text.empty() && ids.empty(); }
-  size_t bytes() const { return text.size() + ids.size() * sizeof(int32_t) + reported.bytes(); }
+  bool IsEmpty() const { return text.empty() && parts.IsEmpty() && ids.empty(); }
+  size_t bytes() const {
+    return text.size() + parts.bytes() + ids.size() * sizeof(int32_t) + reported.bytes();
+  }
 
   std::string text = {};
+  OutputParts parts = {};         // of a choice that is taken apart, in place of the text
   std::vector<int32_t> ids = {};  // where ids or log-probabilities are reported
   ReportedTokens reported = {};
+};
+
+// Takes the text of one choice apart.
+class ChoiceParser {
+ public:
+  struct Wanted {
+    bool reasoning = true;
+    bool parallel = true;  // calls after the first one
+  };
+
+  ChoiceParser(const OutputFormat& format, std::span<const Tool> tools, Wanted wanted)
+      : parser_(format, tools), wanted_(wanted) {}
+  // Moves the text to the parts. is_end: nothing follows it.
+  void TakeApart(PendingDelta& pending, bool is_end);
+  bool has_calls() const { return parser_.calls() > 0; }
+
+ private:
+  OutputParser parser_;
+  Wanted wanted_;
+  OutputParts new_;
 };
 
 struct Choice {
@@ -71,6 +96,7 @@ struct Choice {
   int64_t text_offset = 0;     // code points that were written
   ReportedTokens prompt = {};  // of its tokens but the first, until that is written
   PendingDelta pending = {};
+  std::optional<ChoiceParser> parser = {};
   std::chrono::steady_clock::time_point last_output = {};
 };
 

@@ -184,6 +184,7 @@ ChoiceDelta LiveExchange::FrontOf(const Choice& choice) const {
 ChoiceDelta LiveExchange::DeltaOf(const Choice& choice) const {
   ChoiceDelta delta = {.index = choice.index,
                        .text = choice.pending.text,
+                       .parts = choice.parser.has_value() ? &choice.pending.parts : nullptr,
                        .logprobs = choice.pending.reported.Of(choice.pending.ids),
                        .text_offset = choice.text_offset};
   if (asked_.returns_token_ids) delta.token_ids = choice.pending.ids;
@@ -194,7 +195,8 @@ ChoiceEnd LiveExchange::EndOf(const Choice& choice) const {
   return {.index = choice.index,
           .end = choice.end,
           .stop = choice.stop,
-          .stop_token = choice.stop_token};
+          .stop_token = choice.stop_token,
+          .has_calls = choice.parser.has_value() && choice.parser->has_calls()};
 }
 
 std::optional<Usage> LiveExchange::usage_so_far() const {

@@ -101,6 +101,12 @@ void LiveExchange::Submit(PreparedRequest& request) {
   loop_->choices.Reserve(choices_.size());
   for (Choice& choice : choices_) {
     choice.exchange = this;
+    if (asked_.output.tools != ToolFormat::kNone ||
+        asked_.output.reasoning != ReasoningFormat::kNone) {
+      choice.parser.emplace(asked_.output, asked_.tools.tools,
+                            ChoiceParser::Wanted{.reasoning = asked_.tools.includes_reasoning,
+                                                 .parallel = asked_.tools.is_parallel});
+    }
     choice.index = static_cast<int32_t>(&choice - choices_.data());
     choice.request = loop_->client.Submit(RequestFor(choice));
     choice.is_live = true;
@@ -142,6 +148,9 @@ void LiveExchange::Take(Choice& choice, const ClientOutput& output) {
     choice.prompt.Append(prompt.logprobs, prompt.ranks, prompt.width, prompt.ids, prompt.values);
   }
   choice.pending.Append(output, wanted_);
+  if (choice.parser.has_value()) {
+    choice.parser->TakeApart(choice.pending, output.end != GenerationEnd::kNone);
+  }
   if (!choice.is_heard) --choices_unheard_;
   choice.is_heard = true;
   choice.has_news = true;

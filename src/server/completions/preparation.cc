@@ -63,6 +63,22 @@ PreparedPrompt PreparePrompt(const CompletionRequest& asked, PromptInput prompt,
   return prepared;
 }
 
+// Templates read arguments of calls as objects, or as their text, and fail with the other one.
+std::string RenderChat(CompletionRequest& asked, const ModelText& text) {
+  const std::string variables = std::exchange(asked.chat_variables, {});
+  const std::string with_texts = std::exchange(asked.chat_variables_with_texts, {});
+  if (with_texts.empty()) return text.RenderChatJson(variables);
+  try {
+    return text.RenderChatJson(variables);
+  } catch (const Error& error) {
+    try {
+      return text.RenderChatJson(with_texts);
+    } catch (const Error&) {
+      throw error;
+    }
+  }
+}
+
 PreparedRequest PrepareOrThrow(Api api, std::string_view body, int64_t context,
                                const PreparationSettings& settings) {
   const ModelText& text = settings.text;
@@ -72,8 +88,9 @@ PreparedRequest PrepareOrThrow(Api api, std::string_view body, int64_t context,
   prepared.model = CheckedModel(asked.model, settings.model_names);
   try {
     if (api == Api::kChat) {
-      std::string chat = text.RenderChatJson(std::exchange(asked.chat_variables, {}));
+      std::string chat = RenderChat(asked, text);
       if (asked.final_message.has_value()) EndWithMessage(chat, *asked.final_message);
+      ChooseOutput(asked, settings.formats, chat);
       asked.prompts = {{.text = std::move(chat)}};
     }
     for (PromptInput& prompt : asked.prompts) {

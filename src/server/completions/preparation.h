@@ -10,6 +10,7 @@
 
 #include "server/api/api_error.h"
 #include "server/api/request/completion_request.h"
+#include "server/completions/model_formats.h"
 #include "sluice/model_text.hpp"
 
 namespace sluice::server {
@@ -30,6 +31,7 @@ struct PreparationSettings {
   ModelText text;
   std::vector<std::string> model_names = {};
   RequestLimits limits = {};
+  ModelFormats formats = {};
 };
 
 using Preparation = std::variant<PreparedRequest, ApiError>;

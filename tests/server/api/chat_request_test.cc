@@ -137,9 +137,9 @@ TEST(ChatRequest, NamesWhatIsWrongWithAMessage) {
             "missing ");
   ExpectBad(R"([{"role":"user","content":"x","name":5}])", "messages[0].name", "a text");
   ExpectBad(R"([{"role":"assistant","content":null,"tool_calls":[{"id":"x"}]}])",
-            "messages[0].tool_calls", "tools are not supported");
+            "messages[0].tool_calls[0].function", "missing ");
   ExpectBad(R"([{"role":"assistant","content":"","function_call":{"name":"x"}}])",
-            "messages[0].function_call", "not supported");
+            "messages[0].function_call", "tool_calls has the calls");
 }
 
 TEST(ChatRequest, StringsThatSpellASpecialTokenAreRefusedWhereTheServerDoesSo) {

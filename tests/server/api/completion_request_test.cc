@@ -257,10 +257,7 @@ TEST(CompletionRequest, WhatWouldChangeTheAnswerAndIsNotDoneIsRefusedByName) {
     const char* asks_nothing;
   } const cases[] = {
       {"suffix", R"("x")", R"("")"},
-      {"tools", R"([{"type":"function"}])", "[]"},
       {"functions", "[{}]", "null"},
-      {"tool_choice", R"("required")", R"("auto")"},
-      {"tool_choice", R"({"type":"function"})", R"("none")"},
       {"function_call", R"({"name":"f"})", R"("none")"},
       {"guided_whitespace_pattern", R"("[ ]?")", R"("")"},
       {"logits_processors", "[1]", "[]"},
@@ -309,12 +306,22 @@ TEST(CompletionRequest, WhatWouldChangeTheAnswerAndIsNotDoneIsRefusedByName) {
   }
 }
 
+// Of prompts that are no chats.
+TEST(CompletionRequest, ToolsAreForChats) {
+  for (const char* const field : {"\"tools\":[{}]", "\"tool_choice\":\"required\""}) {
+    const std::string name = std::string(field).substr(1, std::string(field).find(':') - 2);
+    ExpectBad(Api::kCompletions, std::string(",") + field, name,
+              name + " is not supported: answers are texts, not calls of functions",
+              "unsupported_parameter");
+  }
+  EXPECT_TRUE(Completion(",\"tools\":[],\"tool_choice\":\"auto\"").unknown.empty());
+}
+
 TEST(CompletionRequest, WhatIsNotSupportedNamesWhatDoesIt) {
   const std::pair<const char*, const char*> cases[] = {
       {"\"n_predict\":5", "n_predict is not supported: max_tokens does it"},
       {"\"repeat_penalty\":1.2", "repeat_penalty is not supported: repetition_penalty does it"},
-      {"\"stop_sequences\":[\"a\"]", "stop_sequences is not supported: stop does it"},
-      {"\"tools\":[{}]", "tools is not supported: answers are texts, not calls of functions"}};
+      {"\"stop_sequences\":[\"a\"]", "stop_sequences is not supported: stop does it"}};
   for (const auto& [field, message] : cases) {
     const std::string name = std::string(field).substr(1, std::string(field).find(':') - 2);
     ExpectBad(Api::kChat, std::string(",") + field, name, message, "unsupported_parameter");

@@ -5,6 +5,7 @@
 
 #include "server/api/json_text.h"
 #include "server/api/request/completion_request.h"
+#include "server/api/request/tool_fields.h"
 #include "support/number.h"
 
 namespace sluice::server {
@@ -28,6 +29,7 @@ struct Message {
   std::string role = {};
   std::optional<std::string> content = {};
   std::string others = {};  // JSON, a comma before each
+  MessageCalls calls = {};
 };
 
 // Throws ApiFailure where `text` spells one of these.
@@ -106,11 +108,10 @@ void ReadMessageField(const RequestValue& value, std::string_view field,
     to.others.append(",\"").append(field).append("\":");
     AppendQuoted(to.others, text);
   } else if (field == "tool_calls") {
-    value.ForEachValue("a list", [&](const RequestValue&) {
-      value.Refuse("a list of calls", "an empty list: tools are not supported");
-    });
+    to.calls = ReadToolCalls(value);
+    CheckJson(to.calls.with_objects, value.name(), refused);
   } else {
-    value.Refuse(value.Shown(), "nothing: functions are not supported");
+    value.Refuse(value.Shown(), "nothing: tool_calls has the calls of a message");
   }
 }
 
@@ -135,10 +136,20 @@ void ReadMessage(const RequestValue& message, ChatInput& to) {
     ThrowInvalid(prefix + ".content", "", kContent);
   }
   to.last_text = read.content.value_or("");
-  to.messages.append(to.messages.empty() ? "" : ",").append(R"({"role":")").append(read.role);
-  to.messages.append(R"(","content":)");
-  AppendQuoted(to.messages, to.last_text);
-  to.messages.append(read.others).push_back('}');
+  std::string common = to.messages.empty() ? R"({"role":")" : R"(,{"role":")";
+  common.append(read.role).append(R"(","content":)");
+  AppendQuoted(common, to.last_text);
+  common.append(read.others);
+  const MessageCalls& calls = read.calls;
+  const bool has_calls = !calls.with_objects.empty();
+  const bool has_texts = has_calls || !to.messages_with_texts.empty();
+  if (has_texts && to.messages_with_texts.empty()) to.messages_with_texts = to.messages;
+  const auto append = [&](std::string& messages, const std::string& of_message) {
+    messages.append(common).append(has_calls ? ",\"tool_calls\":" : "").append(of_message);
+    messages.push_back('}');
+  };
+  append(to.messages, calls.with_objects);
+  if (has_texts) append(to.messages_with_texts, calls.with_texts);
 }
 
 void ReadMessages(const RequestValue& value, ChatInput& to) {
@@ -196,15 +207,17 @@ bool ReadChatField(ChatInput& to, const RequestValue& value) {
   return true;
 }
 
-std::string ChatVariables(const ChatInput& chat) {
+std::string ChatVariables(const ChatInput& chat, const std::string& messages) {
   if (!chat.has_messages) ThrowInvalid("messages", "", "a list of one message or more");
   if (chat.continues_final_message && chat.adds_generation_prompt.value_or(false)) {
     ThrowInvalid("continue_final_message", "true", "false with add_generation_prompt");
   }
+  CheckJson(chat.tools, "tools", chat.refused_texts);
   const bool adds = chat.adds_generation_prompt.value_or(!chat.continues_final_message);
-  std::string out = "{\"messages\":[" + chat.messages;
+  std::string out = "{\"messages\":[" + messages;
   out.append("],\"add_generation_prompt\":").append(JsonOf(adds));
   out.append(",\"continue_final_message\":").append(JsonOf(chat.continues_final_message));
+  if (!chat.tools.empty()) out.append(",\"tools\":").append(chat.tools);
   return out.append(chat.template_fields).append("}");
 }
 

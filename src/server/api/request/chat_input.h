@@ -5,7 +5,7 @@
 //            as vLLM does it; an assistant's may be absent or null: an empty one
 //   name, tool_call_id, reasoning_content  texts, as they are
 //
-// Tool calls are refused.
+//   tool_calls  an assistant's: see ReadToolCalls
 #pragma once
 
 #include <optional>
@@ -22,8 +22,10 @@ struct ChatInput {
   // No string of the conversation may have one of these. They outlive it.
   std::span<const std::string> refused_texts = {};
   bool has_messages = false;
-  std::string messages = {};  // the inside of a JSON list
+  std::string messages = {};             // the inside of a JSON list
+  std::string messages_with_texts = {};  // where they have calls: see MessageCalls
   std::string last_text = {};
+  std::string tools = {};            // a JSON list; empty: none
   std::string template_fields = {};  // of chat_template_kwargs: JSON, a comma before each
   std::optional<bool> adds_generation_prompt = {};
   bool continues_final_message = false;
@@ -33,7 +35,8 @@ struct ChatInput {
 // Reads the field of that name; false where it is none of a ChatInput's.
 bool ReadChatField(ChatInput& to, const RequestValue& value);
 
-// The template's variables. Throws Error without messages, and for what cannot be both.
-std::string ChatVariables(const ChatInput& chat);
+// The template's variables, with these of its messages. Throws Error without messages, and for what
+// cannot be both.
+std::string ChatVariables(const ChatInput& chat, const std::string& messages);
 
 }  // namespace sluice::server

@@ -187,11 +187,19 @@ constexpr RequestField<Draft> kCompletionFields[] = {
 constexpr void (*kReadChat)(Draft&, const RequestValue&) = [](Draft& to, const RequestValue& v) {
   ReadChatField(to.chat, v);
 };
+constexpr void (*kReadTool)(Draft&, const RequestValue&) = [](Draft& to, const RequestValue& v) {
+  ReadToolField(to.request.tools, v);
+};
 constexpr RequestField<Draft> kChatFields[] = {
     {"messages", kReadChat},
     {"add_generation_prompt", kReadChat},
     {"continue_final_message", kReadChat},
     {"chat_template_kwargs", kReadChat},
+    {"tools", kReadTool},
+    {"tool_choice", kReadTool},
+    {"parallel_tool_calls", kReadTool},
+    {"include_reasoning", kReadTool},
+    {"separate_reasoning", kReadTool},
     {"logprobs", [](Draft& to, const RequestValue& v) { to.has_logprobs = v.Boolean(); }},
     {"top_logprobs",
      [](Draft& to, const RequestValue& v) {
@@ -216,7 +224,12 @@ void FinishChat(Draft& draft) {
   if (!request.parses_special_tokens) {
     ThrowInvalid("parse_special_tokens", "false", "true: templates write special tokens as text");
   }
-  request.chat_variables = ChatVariables(draft.chat);
+  if (request.tools.may_call()) draft.chat.tools = request.tools.json;
+  FinishTools(request.tools);
+  request.chat_variables = ChatVariables(draft.chat, draft.chat.messages);
+  if (!draft.chat.messages_with_texts.empty()) {
+    request.chat_variables_with_texts = ChatVariables(draft.chat, draft.chat.messages_with_texts);
+  }
   if (draft.chat.continues_final_message) request.final_message = draft.chat.last_text;
 }
 

@@ -19,8 +19,10 @@
 #include <string_view>
 #include <vector>
 
+#include "server/api/request/tool_fields.h"
 #include "sluice/client.hpp"
 #include "sluice/params.hpp"
+#include "sluice/reasoning.hpp"
 
 namespace sluice::server {
 
@@ -52,6 +54,9 @@ struct CompletionRequest {
   // kChat: what the template gets, a JSON object: messages with contents that are texts (parts of
   // text are joined), add_generation_prompt, continue_final_message, chat_template_kwargs.
   std::string chat_variables = {};
+  // The same with the texts of arguments, for templates that cannot do with objects; empty where no
+  // message has calls.
+  std::string chat_variables_with_texts = {};
   std::optional<std::string> final_message = {};  // continue_final_message: see EndWithMessage
 
   int32_t n = 1;
@@ -65,6 +70,8 @@ struct CompletionRequest {
   SamplingParams params = {};  // on top of the model's defaults; its logprobs are those above
   std::optional<OutputGrammar> grammar = {};  // see grammar_fields.h
   std::string grammar_field = {};             // that its text came from
+  ToolRequest tools = {};                     // kChat: see tool_fields.h
+  OutputFormat output = {};                   // what the text is taken apart as
   TextOptions text = {};     // stop, include_stop_str_in_output, skip_special_tokens, ...
   bool ignores_end = false;  // ignore_eos
   bool returns_token_ids = false;

@@ -93,7 +93,7 @@ TokenizeRequest ParseTokenizeRequest(std::string_view body, bool refuses_unknown
       ThrowInvalid("prompt", request.is_chat ? "a text with messages" : "",
                    "either prompt or messages");
     }
-    if (request.is_chat) request.chat_variables = ChatVariables(draft.chat);
+    if (request.is_chat) request.chat_variables = ChatVariables(draft.chat, draft.chat.messages);
   });
   if (draft.chat.continues_final_message) request.final_message = draft.chat.last_text;
   request.prompt = std::move(draft.prompt).value_or("");

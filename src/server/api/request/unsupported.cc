@@ -22,7 +22,7 @@ struct Unsupported {
 
 constexpr std::string_view kNoCalls = "answers are texts, not calls of functions";
 constexpr std::string_view kOneModel = "the server has one model, without adapters";
-constexpr std::string_view kNoThinking = "the server does not separate reasoning from text";
+constexpr std::string_view kNoThinking = "chat_template_kwargs has what the chat template reads";
 constexpr std::string_view kUseMaxTokens = "max_tokens does it";
 constexpr Unsupported kUnsupported[] = {
     // OpenAI's

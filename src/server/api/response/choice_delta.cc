@@ -2,9 +2,11 @@
 
 namespace sluice::server {
 
-std::string_view FinishReasonName(GenerationEnd end) {
-  const bool is_stop = end == GenerationEnd::kStopString || end == GenerationEnd::kStopToken;
-  return is_stop ? "stop" : "length";
+std::string_view FinishReasonName(const ChoiceEnd& end) {
+  const bool is_stop =
+      end.end == GenerationEnd::kStopString || end.end == GenerationEnd::kStopToken;
+  if (!is_stop) return "length";
+  return end.has_calls ? "tool_calls" : "stop";
 }
 
 }  // namespace sluice::server

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "sluice/generation_end.hpp"
+#include "sluice/output_parts.hpp"
 
 namespace sluice::server {
 
@@ -24,6 +25,7 @@ struct TokenLogprobs {
 struct ChoiceDelta {
   int32_t index = 0;
   std::string_view text = {};
+  const OutputParts* parts = nullptr;  // of a chat that is taken apart, in place of the text
   TokenLogprobs logprobs = {};
   std::span<const int32_t> token_ids = {};   // when they were requested
   int64_t text_offset = 0;                   // code points before `text`; kCompletions' logprobs
@@ -35,6 +37,7 @@ struct ChoiceEnd {
   GenerationEnd end = GenerationEnd::kLength;  // one with a finish_reason
   std::string_view stop = {};                  // stop_reason: the stop string, or
   int32_t stop_token = -1;                     // the token, where a request named it
+  bool has_calls = false;                      // of tools
 };
 
 struct Usage {
@@ -42,7 +45,7 @@ struct Usage {
   int64_t completion_tokens = 0;
 };
 
-// "stop" or "length".
-std::string_view FinishReasonName(GenerationEnd end);
+// "stop", "tool_calls" or "length".
+std::string_view FinishReasonName(const ChoiceEnd& end);
 
 }  // namespace sluice::server

@@ -34,7 +34,7 @@ inline void AppendTokenIds(std::string& out, std::string_view name, std::span<co
 }
 
 inline void AppendEnd(std::string& out, const ChoiceEnd& end) {
-  out.append(R"(,"finish_reason":")").append(FinishReasonName(end.end));
+  out.append(R"(,"finish_reason":")").append(FinishReasonName(end));
   out.append(R"(","stop_reason":)");
   if (!end.stop.empty()) {
     AppendQuoted(out, end.stop);

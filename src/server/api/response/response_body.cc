@@ -1,5 +1,6 @@
 #include "server/api/response/response_body.h"
 
+#include "server/api/response/chat_parts.h"
 #include "server/api/response/choice_json.h"
 
 namespace sluice::server {
@@ -19,10 +20,16 @@ void AppendChoice(std::string& out, const ResponseHead& head, const WholeChoice&
   const bool is_chat = head.api == Api::kChat;
   out.append(R"({"index":)");
   AppendNumber(out, choice.content.index);
-  out.append(is_chat ? R"(,"message":{"role":"assistant","content":")" : R"(,"text":")");
-  AppendEscaped(out, choice.echo.text);
-  AppendEscaped(out, choice.content.text);
-  out.append(is_chat ? R"("},"logprobs":)" : R"(","logprobs":)");
+  if (choice.content.parts != nullptr) {
+    out.append(R"(,"message":{"role":"assistant",)");
+    AppendMessageParts(out, head.id, choice.content);
+    out.append(R"(},"logprobs":)");
+  } else {
+    out.append(is_chat ? R"(,"message":{"role":"assistant","content":")" : R"(,"text":")");
+    AppendEscaped(out, choice.echo.text);
+    AppendEscaped(out, choice.content.text);
+    out.append(is_chat ? R"("},"logprobs":)" : R"(","logprobs":)");
+  }
   const ChoiceDelta* const deltas[] = {&choice.echo, &choice.content};
   AppendLogprobs(out, head.api, deltas, tokenizer, head.skips_special_tokens);
   AppendEnd(out, choice.end);

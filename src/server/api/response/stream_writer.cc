@@ -1,6 +1,7 @@
 #include "server/api/response/stream_writer.h"
 
 #include "server/api/json_text.h"
+#include "server/api/response/chat_parts.h"
 #include "server/api/response/choice_json.h"
 #include "sluice/version.hpp"
 
@@ -34,7 +35,10 @@ std::string HeadJson(const ResponseHead& head, bool is_chunk) {
 
 StreamWriter::StreamWriter(const ResponseHead& head, bool includes_usage,
                            const Tokenizer& tokenizer)
-    : api_(head.api), skips_special_tokens_(head.skips_special_tokens), tokenizer_(tokenizer) {
+    : api_(head.api),
+      id_(head.id),
+      skips_special_tokens_(head.skips_special_tokens),
+      tokenizer_(tokenizer) {
   before_ = "data: " + HeadJson(head, true);
   usage_before_ = before_ + R"("choices":[],"usage":)";
   before_.append(R"("choices":[{"index":)");
@@ -63,15 +67,21 @@ void StreamWriter::Content(std::string& out, const ChoiceDelta& delta,
                            const std::optional<Usage>& usage) const {
   out.append(before_);
   AppendNumber(out, delta.index);
-  out.append(api_ == Api::kChat ? R"(,"delta":{"content":")" : R"(,"text":")");
-  AppendEscaped(out, delta.text);
-  const bool is_plain = delta.logprobs.ids.empty() && delta.token_ids.empty() &&
-                        delta.prompt_ids.empty() && !usage.has_value();
-  if (is_plain) {
-    out.append(plain_after_);
-    return;
+  if (delta.parts != nullptr) {
+    out.append(R"(,"delta":{)");
+    AppendDeltaParts(out, id_, delta);
+    out.append(R"(},"logprobs":)");
+  } else {
+    out.append(api_ == Api::kChat ? R"(,"delta":{"content":")" : R"(,"text":")");
+    AppendEscaped(out, delta.text);
+    const bool is_plain = delta.logprobs.ids.empty() && delta.token_ids.empty() &&
+                          delta.prompt_ids.empty() && !usage.has_value();
+    if (is_plain) {
+      out.append(plain_after_);
+      return;
+    }
+    out.append(api_ == Api::kChat ? R"("},"logprobs":)" : R"(","logprobs":)");
   }
-  out.append(api_ == Api::kChat ? R"("},"logprobs":)" : R"(","logprobs":)");
   const ChoiceDelta* const deltas[] = {&delta};
   AppendLogprobs(out, api_, deltas, tokenizer_, skips_special_tokens_);
   out.append(R"(,"finish_reason":null)");

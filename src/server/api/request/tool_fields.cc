@@ -1,0 +1,215 @@
+#include "server/api/request/tool_fields.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "server/api/json_text.h"
+#include "support/number.h"
+
+namespace sluice::server {
+namespace {
+
+namespace dom = simdjson::dom;
+using json::json_type;
+
+constexpr std::string_view kChoices =
+    R"(none, auto, required or {"type": "function", "function": {"name": ...}})";
+
+std::string Shown(dom::element value) {
+  constexpr size_t kLongest = 60;
+  std::string shown = simdjson::minify(value);
+  if (shown.size() > kLongest) shown = shown.substr(0, kLongest - 3) + "...";
+  return std::all_of(shown.begin(), shown.end(), [](char c) { return c >= ' ' && c < 127; })
+             ? shown
+             : "a value";
+}
+
+// The text of a member; empty where it is absent or null.
+std::string TextOf(dom::object object, std::string_view key, const std::string& name) {
+  dom::element value;
+  if (object[key].get(value) != simdjson::SUCCESS || value.is_null()) return "";
+  if (!value.is_string()) ThrowInvalid(name, Shown(value), "a text");
+  return std::string(std::string_view(value));
+}
+
+dom::object ObjectOf(dom::object object, std::string_view key, const std::string& name) {
+  dom::element value;
+  dom::object member;
+  if (object[key].get(value) != simdjson::SUCCESS) ThrowInvalid(name, "", "an object");
+  if (value.get(member) != simdjson::SUCCESS) ThrowInvalid(name, Shown(value), "an object");
+  return member;
+}
+
+void CheckType(dom::object object, const std::string& name) {
+  const std::string type = TextOf(object, "type", name);
+  if (type != "function") ThrowInvalid(name, type.empty() ? "" : ToText(type), "\"function\"");
+}
+
+Tool ReadTool(dom::object object, const std::string& place) {
+  CheckType(object, place + ".type");
+  const std::string name = place + ".function";
+  const dom::object function = ObjectOf(object, "function", name);
+  Tool tool = {.name = TextOf(function, "name", name + ".name")};
+  dom::element parameters;
+  if (function["parameters"].get(parameters) == simdjson::SUCCESS && !parameters.is_null()) {
+    if (!parameters.is_object()) {
+      ThrowInvalid(name + ".parameters", Shown(parameters), "a JSON schema of an object");
+    }
+    tool.parameters = simdjson::minify(parameters);
+    if (tool.parameters == "{}") tool.parameters.clear();
+  }
+  dom::element strict;
+  if (function["strict"].get(strict) == simdjson::SUCCESS && !strict.is_null()) {
+    if (!strict.is_bool()) ThrowInvalid(name + ".strict", Shown(strict), "true or false");
+    tool.is_strict = bool(strict);
+  }
+  return tool;
+}
+
+// What a value has, to be read as often as is needed.
+class Parsed {
+ public:
+  explicit Parsed(const RequestValue& value) {
+    AppendJson(value, json_);
+    if (parser_.parse(json_).get(root_) != simdjson::SUCCESS) {
+      ThrowInvalid(value.name(), "a value that cannot be read", "JSON");
+    }
+  }
+  dom::element root() const { return root_; }
+  std::string& json() { return json_; }
+
+  // use(object, place)
+  template <typename Use>
+  void ForEachObject(std::string_view name, Use use) const {
+    dom::array list;
+    if (root_.get(list) != simdjson::SUCCESS) ThrowInvalid(name, Shown(root_), "a list");
+    size_t number = 0;
+    for (const dom::element element : list) {
+      const std::string place = std::string(name).append("[").append(Number(number++)) + "]";
+      dom::object object;
+      if (element.get(object) != simdjson::SUCCESS) {
+        ThrowInvalid(place, Shown(element), "an object");
+      }
+      use(object, place);
+    }
+  }
+
+ private:
+  std::string json_;
+  dom::parser parser_;
+  dom::element root_;
+};
+
+void ReadTools(ToolRequest& to, const RequestValue& value) {
+  Parsed parsed(value);
+  parsed.ForEachObject(value.name(), [&](dom::object object, const std::string& place) {
+    if (to.tools.size() == kMostTools) {
+      ThrowInvalid("tools", "a list of more", "at most " + Number(kMostTools) + " tools");
+    }
+    to.tools.push_back(ReadTool(object, place));
+  });
+  CheckTools(to.tools, "function.name");
+  if (!to.tools.empty()) to.json = std::move(parsed.json());
+}
+
+void ReadChoice(ToolRequest& to, const RequestValue& value) {
+  const Parsed parsed(value);
+  dom::object object;
+  if (parsed.root().get(object) == simdjson::SUCCESS) {
+    CheckType(object, "tool_choice.type");
+    const dom::object function = ObjectOf(object, "function", "tool_choice.function");
+    to.named = TextOf(function, "name", "tool_choice.function.name");
+    if (to.named.empty()) ThrowInvalid("tool_choice.function.name", "", "the name of a tool");
+    to.choice = CallChoice::kRequired;
+    return;
+  }
+  std::string_view text;
+  const bool is_text = parsed.root().get(text) == simdjson::SUCCESS;
+  if (text == "none") {
+    to.choice = CallChoice::kNone;
+  } else if (text == "auto") {
+    to.choice = CallChoice::kAuto;
+  } else if (text == "required" || text == "any") {
+    to.choice = CallChoice::kRequired;
+  } else {
+    ThrowInvalid("tool_choice", is_text ? ToText(text) : Shown(parsed.root()),
+                 std::string(kChoices));
+  }
+}
+
+// An object, from itself or from its text.
+std::string ArgumentsOf(dom::object function, const std::string& name) {
+  dom::element arguments;
+  if (function["arguments"].get(arguments) != simdjson::SUCCESS || arguments.is_null()) return "{}";
+  if (arguments.is_object()) return simdjson::minify(arguments);
+  std::string_view text;
+  if (arguments.get(text) != simdjson::SUCCESS) {
+    ThrowInvalid(name, Shown(arguments), "an object, or its text");
+  }
+  if (text.empty()) return "{}";
+  dom::parser parser;
+  dom::element parsed;
+  const bool is_object =
+      parser.parse(text.data(), text.size()).get(parsed) == simdjson::SUCCESS && parsed.is_object();
+  if (!is_object) ThrowInvalid(name, Shown(arguments), "an object, or its text");
+  return simdjson::minify(parsed);
+}
+
+}  // namespace
+
+void ReadToolField(ToolRequest& to, const RequestValue& value) {
+  if (value.name() == "tools") {
+    ReadTools(to, value);
+  } else if (value.name() == "tool_choice") {
+    ReadChoice(to, value);
+  } else if (value.name() == "parallel_tool_calls") {
+    to.is_parallel = value.Boolean();
+  } else if (value.name() == "include_reasoning") {
+    to.includes_reasoning = value.Boolean();
+  } else {
+    to.separates_reasoning = value.Boolean();
+  }
+}
+
+void FinishTools(ToolRequest& tools) {
+  if (tools.choice != CallChoice::kRequired) return;
+  if (tools.tools.empty()) ThrowInvalid("tool_choice", "a call", "none or auto without tools");
+  if (tools.named.empty()) return;
+  const auto found = std::ranges::find(tools.tools, tools.named, &Tool::name);
+  if (found == tools.tools.end()) {
+    ThrowInvalid("tool_choice.function.name", ToText(std::string_view(tools.named)),
+                 "the name of one of the tools");
+  }
+  tools.tools = {*found};
+  tools.is_parallel = false;
+}
+
+MessageCalls ReadToolCalls(const RequestValue& value) {
+  const Parsed parsed(value);
+  MessageCalls calls;
+  parsed.ForEachObject(value.name(), [&](dom::object object, const std::string& place) {
+    if (object["type"].error() == simdjson::SUCCESS) CheckType(object, place + ".type");
+    const std::string name = place + ".function";
+    const dom::object function = ObjectOf(object, "function", name);
+    const std::string tool = TextOf(function, "name", name + ".name");
+    if (tool.empty()) ThrowInvalid(name + ".name", "", "the name of a tool");
+    std::string call = calls.with_objects.empty() ? R"([{"id":)" : R"(,{"id":)";
+    AppendQuoted(call, TextOf(object, "id", place + ".id"));
+    call.append(R"(,"type":"function","function":{"name":)");
+    AppendQuoted(call, tool);
+    call.append(R"(,"arguments":)");
+    const std::string arguments = ArgumentsOf(function, name + ".arguments");
+    calls.with_objects.append(call).append(arguments).append("}}");
+    calls.with_texts.append(call);
+    AppendQuoted(calls.with_texts, arguments);
+    calls.with_texts.append("}}");
+  });
+  if (calls.with_objects.empty()) return calls;
+  calls.with_objects.push_back(']');
+  calls.with_texts.push_back(']');
+  return calls;
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,50 @@
+// The fields of a chat about calls of tools and reasoning:
+//
+//   tools                [{"type": "function", "function": {"name", "description", "parameters",
+//                        "strict"}}], as the chat template gets them
+//   tool_choice          none, auto, required, or {"type": "function", "function": {"name"}}
+//   parallel_tool_calls  false: one call at most
+//   include_reasoning    false: answers leave reasoning out (vLLM)
+//   separate_reasoning   false: reasoning stays in the content, with its tags (SGLang)
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/api/request/request_value.h"
+#include "sluice/tool_calls.hpp"
+
+namespace sluice::server {
+
+inline constexpr size_t kMostTools = 128;
+
+enum class CallChoice : uint8_t { kNone, kAuto, kRequired };
+
+struct ToolRequest {
+  std::vector<Tool> tools = {};  // that may be called
+  std::string json = {};         // all of them, as they came; empty: none
+  CallChoice choice = CallChoice::kAuto;
+  std::string named = {};  // the one that has to be called
+  bool is_parallel = true;
+  bool includes_reasoning = true;
+  bool separates_reasoning = true;
+
+  bool may_call() const { return !tools.empty() && choice != CallChoice::kNone; }
+};
+
+// Reads the field of that name. Throws ApiFailure and Error.
+void ReadToolField(ToolRequest& to, const RequestValue& value);
+// When all fields are read: a choice without tools, or of none of them, is an error.
+void FinishTools(ToolRequest& tools);
+
+// A message's `tool_calls` as templates read them: most with arguments that are objects, some with
+// their text. Empty where the list is.
+struct MessageCalls {
+  std::string with_objects = {};
+  std::string with_texts = {};
+};
+MessageCalls ReadToolCalls(const RequestValue& value);
+
+}  // namespace sluice::server

@@ -1,0 +1,84 @@
+#include "server/completions/model_formats.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+
+namespace sluice::server {
+namespace {
+
+bool HasSpecial(const Tokenizer& tokenizer, std::span<const std::string_view> markers) {
+  return std::ranges::any_of(markers, [&](std::string_view marker) {
+    const std::optional<int32_t> id = tokenizer.Id(marker);
+    return id.has_value() && tokenizer.IsSpecial(*id);
+  });
+}
+
+void SetGrammar(CompletionRequest& asked, const OutputFormat& output,
+                const ToolGrammarOptions& options, std::string_view field) {
+  std::string text = ToolGrammar(output.tools, asked.tools.tools, options);
+  if (text.empty()) return;
+  asked.grammar = OutputGrammar{.kind = GrammarKind::kStructuralTag, .text = std::move(text)};
+  asked.grammar_field = field;
+}
+
+void ChooseCalls(CompletionRequest& asked, const ModelFormats& formats, OutputFormat& output) {
+  const ToolRequest& tools = asked.tools;
+  const bool is_required = tools.choice == CallChoice::kRequired;
+  output.tools = formats.tools;
+  ToolGrammarOptions options = {.choice = is_required ? ToolChoice::kRequired : ToolChoice::kAuto,
+                                .is_parallel = tools.is_parallel};
+  if (output.opens_reasoning) options.reasoning_end = ReasoningEnd(output.reasoning);
+  if (is_required) {
+    if (asked.grammar.has_value()) {
+      throw ApiFailure({.message = "tool_choice is not allowed together with " +
+                                   asked.grammar_field + ": an output has one grammar",
+                        .param = "tool_choice"});
+    }
+    // A grammar makes any model write calls in a form of our choice.
+    if (output.tools == ToolFormat::kNone) output.tools = ToolFormat::kHermes;
+    return SetGrammar(asked, output, options, "tool_choice");
+  }
+  if (output.tools == ToolFormat::kNone) {
+    throw ApiFailure(
+        {.message = "tools is not supported: the chat template of this model has no known form of "
+                    "calls. tool_choice = \"required\" or with the name of a function works with "
+                    "every model, and serve --tool-format NAME names the form",
+         .param = "tools",
+         .code = "unsupported_parameter"});
+  }
+  // A grammar has no special tokens in it, so it would forbid the model its own markers.
+  const auto strict = std::ranges::find_if(tools.tools, &Tool::is_strict);
+  if (strict == tools.tools.end() || asked.grammar.has_value() || formats.has_special_markers) {
+    return;
+  }
+  SetGrammar(asked, output, options,
+             "tools[" + std::to_string(strict - tools.tools.begin()) + "].function.strict");
+}
+
+}  // namespace
+
+ModelFormats FormatsOf(const ModelText& text, std::string_view tools, std::string_view reasoning) {
+  const std::string& source = text.chat_template();
+  ModelFormats formats = {
+      .tools = tools.empty() ? DetectToolFormat(source) : ToolFormatByName(tools),
+      .reasoning =
+          reasoning.empty() ? DetectReasoningFormat(source) : ReasoningFormatByName(reasoning)};
+  formats.has_special_markers = HasSpecial(text.tokenizer(), MarkersOf(formats.tools)) ||
+                                HasSpecial(text.tokenizer(), MarkersOf(formats.reasoning));
+  return formats;
+}
+
+void ChooseOutput(CompletionRequest& asked, const ModelFormats& formats, std::string_view prompt) {
+  OutputFormat& output = asked.output;
+  if (asked.tools.separates_reasoning) output.reasoning = formats.reasoning;
+  output.opens_reasoning = OpensReasoning(output.reasoning, prompt);
+  if (asked.tools.may_call()) ChooseCalls(asked, formats, output);
+  const bool is_parsed =
+      output.tools != ToolFormat::kNone || output.reasoning != ReasoningFormat::kNone;
+  if (is_parsed && formats.has_special_markers) {
+    asked.text.detokenizer.skip_special_tokens = false;
+  }
+}
+
+}  // namespace sluice::server
