@@ -115,9 +115,8 @@ wheel: ## build the Python package into dist/
 	else echo "wheel: without CUDA, because there is no nvcc"; fi
 	build/python-venv/bin/pip wheel --no-deps --no-build-isolation --no-index -w dist .
 
-docs:
-	@echo "make $@: comes with the part of Sluice that it is for, which is not in this version" >&2
-	@exit 2
+docs: ## build the documentation site into build/docs/html (a minute; scripts/setup.sh docs comes first)
+	@scripts/docs.sh
 
 clean: ## remove build/ and dist/
 	rm -rf build dist

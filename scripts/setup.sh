@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs the Debian 12 packages that a build needs and this machine lacks; silent when none is
-# missing. Usage: scripts/setup.sh GROUP...   with the groups build, test, python, plugins, vllm and lint. The
+# missing. Usage: scripts/setup.sh GROUP...   with the groups build, test, python, plugins, vllm, lint and docs. The
 # group python also makes build/python-venv, with packages that pip downloads into build/python-wheels;
 # plugins makes build/plugin-venv with torch and transformers, and build/plugin-wheels (7 GB); vllm makes
-# build/vllm-venv with vLLM for a CPU (8 GB).
+# build/vllm-venv with vLLM for a CPU (8 GB); docs makes build/docs-venv with Sphinx (80 MB).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -44,8 +44,12 @@ packages_of() {
     lint)
       echo "clang-format-19     formatting"
       ;;
+    docs)
+      echo "doxygen             reference of the C++ and C headers"
+      echo "python3-venv        environment of the site's other tools"
+      ;;
     *)
-      say "unknown group '$1': build, test, python, plugins, vllm or lint"
+      say "unknown group '$1': build, test, python, plugins, vllm, lint or docs"
       return 2
       ;;
   esac
@@ -56,7 +60,7 @@ has() {
   local command
   case "$1" in
     g++) command=c++ ;;
-    make | cmake | ccache | python3 | pkg-config) command=$1 ;;
+    make | cmake | ccache | python3 | pkg-config | doxygen) command=$1 ;;
     ninja-build) command=ninja ;;
     clang) command=clang++ ;;
     lld) command=ld.lld ;;
@@ -236,6 +240,19 @@ EOF
   } </dev/null >&2 || say "no vLLM, so the test in front of a whole engine is skipped"
 }
 
+# Sphinx and its extensions, in the versions that the site is tested with.
+docs_environment() {
+  local venv=build/docs-venv list=docs/site/requirements.txt
+  if cmp -s "$list" "$venv/requirements.txt"; then return 0; fi
+  say "making $venv with pip: $(grep -v '^#' "$list" | paste -sd ' '), some 15 seconds"
+  {
+    rm -rf "$venv" &&
+      python3 -m venv "$venv" &&
+      "$venv/bin/pip" install -q --only-binary :all: -r "$list" &&
+      cp "$list" "$venv/requirements.txt"
+  } </dev/null >&2 || say "no environment for the site, so make docs does not work"
+}
+
 install_packages
 for group in "$@"; do
   case "$group" in
@@ -246,5 +263,6 @@ for group in "$@"; do
       ;;
     plugins) plugin_environment ;;
     vllm) vllm_environment ;;
+    docs) docs_environment ;;
   esac
 done

@@ -128,7 +128,7 @@ class DeviceParams:
 
     ``rows=1`` holds one value for all rows of a call, ``rows=N`` one a row. Keywords are those of a
     call, numbers or tensors on the device (``temperature``, ``top_k``, ..., ``seed``, ``position``,
-    ``choice``, ``profile``, ``stream``), and ``draw_method`` and ``max_temperature``, which stay.
+    ``choice``, ``profile``, ``stream``), and ``draw_method`` and ``max_temperature``, which stay::
 
         params = sluice.DeviceParams(rows=8, top_k=50, top_p=0.9, seed=seeds)
         with torch.cuda.graph(graph):
