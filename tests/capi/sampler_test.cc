@@ -1,5 +1,10 @@
 // A sampler of the C interface goes through the same life as one of C++ and gives the same bits at
 // every step: requests of every kind, drafts, grammars, processors, every output.
+#include <array>
+#include <bit>
+#include <limits>
+#include <memory>
+
 #include "tests/capi/over_c.h"
 #include "tests/sampler/stepping.h"
 #include "tests/support/backends.h"
@@ -121,6 +126,47 @@ TEST_P(CSamplerLife, IsThatOfTheCppSampler) {
 }
 
 SLUICE_FOR_EACH_BACKEND(CSamplerLife);
+
+// Each of the six alone, on rows and with filters where it changes what is kept.
+TEST(CSampler, EverySwitchOfAProfileArrives) {
+  const std::vector<SamplingParams> filters = {{.top_k = 5},
+                                               {.top_p = 0.5f},
+                                               {.top_k = 6, .top_p = 0.5f},
+                                               {.top_p = 0.6f, .min_p = 0.2f},
+                                               {.temperature = 0.5f, .top_p = 0.6f},
+                                               {.top_k = 3, .frequency_penalty = 2.0f}};
+  Random random(11);
+  std::vector<float> equal(kVocab, -std::numeric_limits<float>::infinity());
+  std::fill_n(equal.begin(), 8, 0.0f);
+  std::vector<std::vector<float>> rows = {equal};
+  for (int i = 0; i < 4; ++i) rows.push_back(MakeRow(RowKind::kMid, kVocab, random));
+
+  using Switches = std::array<uint8_t, sizeof(Profile)>;
+  for (size_t s = 0; s < sizeof(Profile); ++s) {
+    SCOPED_TRACE(testing::Message() << "switch " << s);
+    Switches switches = {};
+    switches[s] = 1;
+    int changed = 0;
+    for (SamplingParams params : filters) {
+      params.seed = 3;
+      for (const std::vector<float>& row : rows) {
+        const Batch batch({row});
+        auto stepped = [&](auto sampler_of, const Switches& profile) {
+          params.profile = std::bit_cast<Profile>(profile);
+          auto sampler = sampler_of();
+          const StepRequest step{.request = AddTo(*sampler, {params, {0, 1, 2}, {}, 0})};
+          return StepAll(*sampler, batch.view(), {&step, 1});
+        };
+        auto cpp = [] { return std::make_unique<Sampler>(SamplerOptions{kVocab, 1}); };
+        auto c = [] { return std::make_unique<over_c::Sampler>(SamplerOptions{kVocab, 1}); };
+        const Stepped expected = stepped(cpp, switches);
+        ExpectSame(stepped(c, switches), expected);
+        changed += expected.kept != stepped(cpp, {}).kept;
+      }
+    }
+    EXPECT_GT(changed, 0);
+  }
+}
 
 // With a Sluice draft model, as speculative decoding has it.
 TEST(CSampler, ReadsTheDraftModelInPlace) {
