@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/flags/choices.h"
+#include "cli/flags/grammar_flags.h"
 #include "sluice/tensor.hpp"
 #include "sluice/version.hpp"
 
@@ -70,6 +71,7 @@ void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup, const EngineFlag
                   "the longest list of log-probabilities of a request; -1 is the vocabulary")
       ->check(CLI::Range(int64_t{-1}, kMaxVocab))
       ->capture_default_str();
+  AddGrammarLibraryFlag(command, setup.grammar_library);
   command.add_flag("--quiet", setup.is_quiet, "print nothing but errors on standard error");
 }
 

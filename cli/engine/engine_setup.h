@@ -25,6 +25,7 @@ struct EngineSetup {
   int64_t cache_tokens = 0;
   int32_t steps_in_flight = 0;
   int32_t max_logprobs = 20;
+  std::string grammar_library;  // empty: see FindGrammarLibrary
   bool is_quiet = false;
   bool relays_progress = false;  // sluice serve shows it
 };

@@ -9,12 +9,11 @@
 namespace sluice::cli {
 namespace {
 
-// The parameter of an error, as NamedAsGiven makes a flag of it.
-std::string_view ParameterOf(const GrammarFlags& flags) {
-  if (!flags.schema_path.empty()) return "json_schema";
-  if (flags.is_json_object) return "json_object";
-  if (!flags.grammar_path.empty()) return "grammar";
-  return flags.regex.has_value() ? "regex" : "choice";
+constexpr const char* kVariable = "SLUICE_GRAMMAR_LIBRARY";
+
+std::string VariableFolder() {
+  const char* const folder = std::getenv(kVariable);
+  return folder == nullptr ? "" : folder;
 }
 
 }  // namespace
@@ -63,11 +62,14 @@ std::optional<OutputGrammar> GrammarOf(const GrammarFlags& flags) {
   return OutputGrammar{.kind = GrammarKind::kEbnf, .text = ChoiceGrammar(flags.choices)};
 }
 
-Error NamedByFlag(const GrammarFlags& flags, const OutputGrammar& grammar, const Error& error) {
-  const std::string& parameter = error.parameter();
-  const std::string_view name = Name(grammar.kind);
-  if (parameter != name && !parameter.starts_with(std::string(name) + ".")) return error;
-  return Error(error.code(), std::string(ParameterOf(flags)), error.value(), error.allowed());
+std::string_view FlagOf(const GrammarFlags& flags, const OutputGrammar& grammar,
+                        std::string_view parameter) {
+  // "json_schema", or "json_schema.size()"
+  if (parameter.substr(0, parameter.find('.')) != Name(grammar.kind)) return "";
+  if (!flags.schema_path.empty()) return "json-schema";
+  if (flags.is_json_object) return "json-object";
+  if (!flags.grammar_path.empty()) return "grammar";
+  return flags.regex.has_value() ? "regex" : "choice";
 }
 
 void AddGrammarLibraryFlag(CLI::App& command, std::string& folder) {
@@ -79,9 +81,24 @@ void AddGrammarLibraryFlag(CLI::App& command, std::string& folder) {
       ->type_name("DIR");
 }
 
-std::string GrammarLibraryFolder(const std::string& folder) {
-  const char* const variable = std::getenv("SLUICE_GRAMMAR_LIBRARY");
-  return folder.empty() && variable != nullptr ? variable : folder;
+GrammarLibrary OpenGrammarLibrary(const std::string& folder) {
+  const std::string variable = folder.empty() ? VariableFolder() : "";
+  try {
+    return GrammarLibrary::Load(folder.empty() ? variable : folder);
+  } catch (const Error& error) {
+    if (variable.empty()) throw;
+    throw Error(error.code(), kVariable, error.value(), error.allowed());
+  }
+}
+
+std::optional<GrammarLibrary> FindGrammarLibrary(const std::string& folder) {
+  if (!folder.empty() || !VariableFolder().empty()) return OpenGrammarLibrary(folder);
+  try {
+    return OpenGrammarLibrary(folder);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnavailable) throw;
+    return std::nullopt;
+  }
 }
 
 }  // namespace sluice::cli

@@ -29,12 +29,16 @@ void AddGrammarFlags(CLI::App& command, GrammarFlags& flags);
 // Reads the file of the flag.
 std::optional<OutputGrammar> GrammarOf(const GrammarFlags& flags);
 
-// An error of that grammar, by the flag that gave it.
-Error NamedByFlag(const GrammarFlags& flags, const OutputGrammar& grammar, const Error& error);
+// The flag that gave the grammar, where an error's parameter is that grammar: "json-schema"; or
+// else empty.
+std::string_view FlagOf(const GrammarFlags& flags, const OutputGrammar& grammar,
+                        std::string_view parameter);
 
 // --grammar-library.
 void AddGrammarLibraryFlag(CLI::App& command, std::string& folder);
-// Of the flag, or of SLUICE_GRAMMAR_LIBRARY without it; empty: of neither.
-std::string GrammarLibraryFolder(const std::string& folder);
+// Of that flag; where it is empty, of SLUICE_GRAMMAR_LIBRARY; or else one that is installed. The
+// first throws where there is none, the second only where a folder is given.
+GrammarLibrary OpenGrammarLibrary(const std::string& folder);
+std::optional<GrammarLibrary> FindGrammarLibrary(const std::string& folder);
 
 }  // namespace sluice::cli

@@ -52,7 +52,8 @@ void Record(const GenerateOptions& options, const Generation& generation,
                           .choice = static_cast<uint32_t>(i),
                           .max_tokens = asked.max_tokens,
                           .prompt_logprobs = i == 0 ? asked.prompt_logprobs : std::nullopt,
-                          .text = {.stops = asked.stops, .include_stop = asked.include_stop}},
+                          .text = {.stops = asked.stops, .include_stop = asked.include_stop},
+                          .grammar = asked.grammar},
               .result = RequestResult{.text = choices[i].text,
                                       .ids = {ids.begin(), ids.end()},
                                       .end = std::string(Name(choices[i].end)),
@@ -70,8 +71,8 @@ void AddEngineFlags(CLI::App& command, GenerateOptions& options) {
           .add_option("--engine", options.engine,
                       "run on this engine (see sluice engine); --model gives the tokenizer")
           ->type_name("ENDPOINT");
-  for (const char* flag :
-       {"--weights", "--threads", "--head", "--backend", "--show-candidates", "--json-lines"}) {
+  for (const char* flag : {"--weights", "--threads", "--head", "--backend", "--show-candidates",
+                           "--json-lines", "--grammar-library"}) {
     engine->excludes(command.get_option(flag));
   }
   command
@@ -102,6 +103,8 @@ void AddGenerate(CLI::App& app, std::function<void()>& action) {
                    "with --json: the log-probability and rank of every token of the prompt but the "
                    "first, and this many of the most likely tokens in its place")
       ->check(CLI::Range(0, INT32_MAX - 1));
+  AddGrammarFlags(*command, options->grammar);
+  AddGrammarLibraryFlag(*command, options->grammar_library);
   command->add_flag("--echo", options->echoes_prompt, "write the prompt before the text");
   command
       ->add_option(
@@ -123,6 +126,7 @@ void AddGenerate(CLI::App& app, std::function<void()>& action) {
 #endif
   command->callback([&action, options] {
     action = [options] {
+      options->generation.grammar = GrammarOf(options->grammar);
 #ifdef SLUICE_HAS_LINK
       if (!options->engine.empty()) {
         RunGenerateThroughEngine(*options, std::cout, Terminal::Detect());

@@ -11,6 +11,7 @@
 #include "cli/interrupt.h"
 #include "cli/replay/record_file.h"
 #include "cli/text.h"
+#include "cli/usage_error.h"
 
 namespace sluice::cli {
 namespace {
@@ -40,6 +41,10 @@ class EngineGeneration {
              .observer = [this](RequestId,
                                 const EngineRequest& request) { requests_.push_back(request); }})),
         outputs_(static_cast<size_t>(asked_.choices)) {
+    if (asked_.grammar.has_value() && !client_->info().has_grammars) {
+      throw std::runtime_error("the engine " + options.engine +
+                               " takes no grammars: start it with --grammar-library");
+    }
     prompt_ = EncodePrompt(std::move(prompt_.text), asked_, model_, client_->info().context);
   }
 
@@ -64,12 +69,21 @@ class EngineGeneration {
     Show(terminal, wall.count());
     interrupt.ThrowIfInterrupted();
     for (const RequestOutput& output : outputs_) {
+      ThrowOfGrammar(output);
       const std::string failure = FailureText(output);
       if (!failure.empty()) throw std::runtime_error(failure);
     }
   }
 
  private:
+  // By the flag: the engine has a name of its own for it.
+  void ThrowOfGrammar(const RequestOutput& output) const {
+    if (output.end != GenerationEnd::kRejected || !asked_.grammar.has_value()) return;
+    const std::string_view flag = FlagOf(options_.grammar, *asked_.grammar, output.parameter);
+    if (flag.empty() || !output.message.starts_with(output.parameter)) return;
+    throw UsageError("--" + std::string(flag) + output.message.substr(output.parameter.size()));
+  }
+
   bool streams() const { return asked_.choices == 1 && !options_.as_json; }
 
   // All choices have the seed of the first; their number makes their noise differ.
@@ -79,6 +93,7 @@ class EngineGeneration {
                           .max_tokens = asked_.max_tokens,
                           .prompt_logprobs = asked_.prompt_logprobs,
                           .text = {.stops = asked_.stops, .include_stop = asked_.include_stop},
+                          .grammar = asked_.grammar,
                           .ignores_end = asked_.ignores_end};
     for (int32_t choice = 0; choice < asked_.choices; ++choice) {
       request.choice = static_cast<uint32_t>(choice);

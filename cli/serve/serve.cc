@@ -40,7 +40,8 @@ constexpr std::pair<const char*, const char*> kEngineFlags[] = {
     {"--step-tokens", "--step-tokens"},
     {"--cache-tokens", "--cache-tokens"},
     {"--steps-in-flight", "--steps-in-flight"},
-    {"--max-logprobs", "--max-logprobs"}};
+    {"--max-logprobs", "--max-logprobs"},
+    {"--grammar-library", "--grammar-library"}};
 
 void AddListenFlags(CLI::App& command, ServerOptions& server) {
   CLI::Option* const host =

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 
+#include "cli/flags/grammar_flags.h"
 #include "cli/table.h"
 #include "cli/text.h"
 #include "json/writer.h"
@@ -28,6 +29,7 @@ class ServeCheck {
     Check("model", [this] { return Model(); });
     Check("chat template", [this] { return Template(); });
     Check("engine", [this] { return Engines(); });
+    Check("grammars", [this] { return Grammars(); });
     Check("address", [this] { return Address(); });
     Check("API keys", [this] { return Keys(); });
   }
@@ -78,9 +80,21 @@ class ServeCheck {
     const std::unique_ptr<Client> client = ConnectClient(
         endpoints, text_->tokenizer(),
         {.stop_at = options_.server.stop_at, .connect_timeout = options_.server.connect_timeout});
+    has_grammars_ = client->info().has_grammars;
     return client->info().model + " of " + Number(endpoints.size()) +
            (endpoints.size() == 1 ? " engine" : " engines") + ", a context of " +
            Number(client->info().context);
+  }
+
+  std::string Grammars() const {
+    if (has_own_engine()) {
+      const auto library = FindGrammarLibrary(options_.setup.grammar_library);
+      return library.has_value() ? library->path()
+                                 : "none: \"pip install --no-deps xgrammar==0.2.8 "
+                                   "apache-tvm-ffi==0.1.15.post2\" installs the library";
+    }
+    if (!has_grammars_.has_value()) return "not checked";
+    return *has_grammars_ ? "the engine takes them" : "none: the engine takes none";
   }
 
   std::string Address() {
@@ -96,6 +110,7 @@ class ServeCheck {
 
   const ServeOptions& options_;
   std::optional<ModelText> text_;
+  std::optional<bool> has_grammars_;  // of engines elsewhere
   std::vector<Finding> findings_;
   std::exception_ptr failure_;
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "grammar/library_impl.h"
+#include "sluice/error.hpp"
 #include "sluice/grammar.hpp"
 
 namespace sluice {
@@ -78,6 +79,16 @@ std::vector<fs::path> UsualFolders() {
   return folders;
 }
 
+std::string ListOf(std::vector<fs::path> folders) {
+  std::sort(folders.begin(), folders.end());
+  folders.erase(std::unique(folders.begin(), folders.end()), folders.end());
+  std::string text;
+  for (const fs::path& folder : folders) {
+    text.append(text.empty() ? "" : ", ").append(folder.string());
+  }
+  return text;
+}
+
 std::shared_ptr<const LibraryImpl> LoadFiles(const Files& files) {
   return std::make_shared<const LibraryImpl>(files.tvm_ffi.string(), files.xgrammar.string());
 }
@@ -93,10 +104,17 @@ GrammarLibrary GrammarLibrary::Load(const std::string& folder) {
     }
     return GrammarLibrary(grammar::LoadFiles(files));
   }
-  for (const auto& usual : grammar::UsualFolders()) {
-    if (grammar::FindIn(usual, files)) return GrammarLibrary(grammar::LoadFiles(files));
+  const std::vector<grammar::fs::path> folders = grammar::UsualFolders();
+  for (const auto& folder_of_program : folders) {
+    if (grammar::FindIn(folder_of_program, files)) return GrammarLibrary(grammar::LoadFiles(files));
   }
-  return GrammarLibrary(grammar::LoadFiles({grammar::kTvmFfi, grammar::kXgrammar}));
+  try {
+    return GrammarLibrary(grammar::LoadFiles({grammar::kTvmFfi, grammar::kXgrammar}));
+  } catch (const Error& error) {
+    if (!error.value().empty()) throw;
+    throw Error(error.code(), error.parameter(), "",
+                error.allowed() + "; not found in " + grammar::ListOf(folders));
+  }
 }
 
 const std::string& GrammarLibrary::path() const { return impl_->path(); }

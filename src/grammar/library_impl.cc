@@ -27,7 +27,9 @@ void* Open(const std::string& name) {
   void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* reason = dlerror();
-    ThrowMissing(name, reason != nullptr ? reason : "it cannot be opened");
+    // Of a name without a folder, the dynamic linker has found no file.
+    const bool has_folder = name.find('/') != std::string::npos;
+    ThrowMissing(has_folder ? name : "", reason != nullptr ? reason : "it cannot be opened");
   }
   return handle;
 }
@@ -64,9 +66,9 @@ const T& Cell(const void* object) {
 }  // namespace
 
 void ThrowMissing(const std::string& value, const std::string& reason) {
-  throw Error(ErrorCode::kUnavailable, "grammar_library", ToText(value),
+  throw Error(ErrorCode::kUnavailable, "grammar_library", value.empty() ? "" : ToText(value),
               "libtvm_ffi.so and libxgrammar_bindings.so of xgrammar 0.2.8, which "
-              "\"pip install --no-deps xgrammar==0.2.8 apache-tvm-ffi\" installs (" +
+              "\"pip install --no-deps xgrammar==0.2.8 apache-tvm-ffi==0.1.15.post2\" installs (" +
                   reason + ")");
 }
 

@@ -74,9 +74,7 @@ void NameGrammarField(const CompletionRequest& asked, ApiError& error) {
   if (!asked.grammar.has_value()) return;
   const std::string_view name = Name(asked.grammar->kind);
   // "json_schema", or "json_schema.size()"
-  const bool is_of_grammar = error.param.starts_with(name) &&
-                             (error.param.size() == name.size() || error.param[name.size()] == '.');
-  if (!is_of_grammar) return;
+  if (std::string_view(error.param).substr(0, error.param.find('.')) != name) return;
   if (error.message.starts_with(name)) error.message.replace(0, name.size(), asked.grammar_field);
   error.param = asked.grammar_field;
 }
