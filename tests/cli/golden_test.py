@@ -5,7 +5,8 @@ Usage: golden_test.py SLUICE ROOT [--write]. golden.txt has sections between two
 `$ sluice ...` and `$ curl ...`, each with its output after it; of a command that ends with exit code 2, its
 standard error. A command that ends in `&` goes on until the end of its section, and its output is its first line.
 Names of sockets, ipc://@NAME, are this run's own, and so is the port of 127.0.0.1:8080. The name and the time of a
-response, which differ each time, are written as dots.
+response, which differ each time, are written as dots. Sections with a grammar have the library of
+scripts/setup.sh.
 """
 
 import os
@@ -21,6 +22,7 @@ SECTION = re.compile(r"^# \[(\w+)\]\n(\$ sluice [^\n]*\n.*?)^# \[\1\]\n", re.DOT
 COMMAND = re.compile(r"^\$ ((?:sluice|curl) [^\n]*)\n", re.MULTILINE)
 NEEDS_MODEL = tuple(f"sluice {command}" for command in (
     "generate", "inspect model", "engine", "mock-engine", "replay", "serve"))
+NEEDS_GRAMMARS = ("--json-schema", "response_format")
 ADDRESS = "127.0.0.1:8080"
 CHANGES = re.compile(r'("id":"\w+-|"created":)[\w-]+')
 
@@ -61,8 +63,17 @@ def main():
     has_link = has("engine --help")
     has_server = has("serve --help") and shutil.which("curl") is not None
 
+    library = root / "build/python-venv"
+    has_grammars = bool(list(library.glob("lib/python*/site-packages/xgrammar/*.so")))
+
+    def is_with_grammar(commands):
+        return any(word in command for command in commands for word in NEEDS_GRAMMARS)
+
     def run_section(commands):
         written, servers = [], []
+        environment.pop("SLUICE_GRAMMAR_LIBRARY", None)
+        if is_with_grammar(commands):
+            environment["SLUICE_GRAMMAR_LIBRARY"] = str(library.resolve())
         try:
             for command in commands:
                 if command.endswith("&"):
@@ -86,7 +97,8 @@ def main():
         commands = COMMAND.findall(old)
         if (not has_model and any(c.startswith(NEEDS_MODEL) for c in commands)) or (
                 not has_link and any("--engine" in c or c.endswith("&") for c in commands)) or (
-                not has_server and any(c.startswith("curl") or c == "sluice --help" for c in commands)):
+                not has_server and any(c.startswith("curl") or c == "sluice --help" for c in commands)) or (
+                not has_grammars and is_with_grammar(commands)):
             skipped.append(name)
             return match.group()
         new = run_section(commands)
