@@ -39,8 +39,10 @@ struct ClientRequest {
   int64_t max_tokens = 256;                     // 0: the prompt alone
   std::optional<int32_t> prompt_logprobs = {};  // as EngineRequest has it
   TextOptions text = {};
-  std::optional<OutputGrammar> grammar = {};  // for an engine that has_grammars
-  bool ignores_end = false;                   // the model's end tokens do not end it
+  // What the output has to match. Then the model's end tokens end it where the grammar allows them,
+  // whatever ignores_end and min_tokens are.
+  std::optional<OutputGrammar> grammar = {};
+  bool ignores_end = false;  // the model's end tokens do not end it
   OutputMode mode = OutputMode::kDelta;
   // An output for every so many tokens; the first and the last come at once.
   int64_t stream_interval = 1;

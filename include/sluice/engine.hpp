@@ -11,6 +11,7 @@
 #include <span>
 
 #include "sluice/engine_messages.hpp"
+#include "sluice/grammar_service.hpp"
 #include "sluice/step_runner.hpp"
 #include "sluice/stop.hpp"
 #include "sluice/tokenizer.hpp"
@@ -31,6 +32,9 @@ struct EngineOptions {
   int64_t max_waiting_tokens = 1 << 26;  // of their prompts together, shared alike
   int64_t step_tokens = 0;               // inputs of a step at most; 0: as many as the runner takes
   StopLimits stops = {};
+  // Compiles the grammars of requests, and fills the masks of their draws; it must outlive the
+  // Engine. None: requests with a grammar are rejected.
+  GrammarService* grammars = nullptr;
 };
 
 struct ClientId {
@@ -75,6 +79,9 @@ class Engine {
   // Whether Step has anything to do.
   bool HasWork() const;
 
+  // With nothing to compute but grammars that are being compiled, Step waits a millisecond for
+  // them.
+  //
   // Plans and launches a step, and reads the oldest one that is due. Valid until the next call of
   // anything that is not const. Takes no memory for a request that decodes (but for the list of its
   // tokens, each time that it has doubled beyond 65536). An exception of the runner leaves it, and

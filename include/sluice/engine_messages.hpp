@@ -116,7 +116,7 @@ struct EngineInfo {
   uint64_t tokenizer_hash = 0;  // see TokenizerHash
   std::vector<int32_t> end_tokens = {};
   bool has_text = false;      // kEngine may look for stops
-  bool has_grammars = false;  // takes requests with a grammar
+  bool has_grammars = false;  // requests may have a grammar
   Limits limits = {};
   // The largest frame from a frontend: a request that exceeds it is refused there.
   int64_t max_frame_bytes = int64_t{8} << 20;
@@ -149,6 +149,10 @@ struct EngineCounters {
   int64_t free_pages = 0;    // now
   int64_t model_ns = 0;      // waiting for the runner
   int64_t own_ns = 0;        // everything else in Step
+  int64_t compiling = 0;     // now: of those that wait, for their grammar
+  int64_t masks = 0;         // that a draw was made with
+  int64_t mask_waits = 0;    // of these, that the draw came for before they were filled
+  int64_t mask_wait_ns = 0;
 
   friend bool operator==(const EngineCounters&, const EngineCounters&) = default;
 };

@@ -18,6 +18,7 @@
 #include "sluice/checkpoint.hpp"
 #include "sluice/cut.hpp"
 #include "sluice/generation_end.hpp"
+#include "sluice/grammar.hpp"
 #include "sluice/params.hpp"
 #include "sluice/prompt_logprobs.hpp"
 #include "sluice/text_stream.hpp"
@@ -44,6 +45,9 @@ struct GenerationRequest {
   std::vector<std::string> stops = {};
   bool include_stop = false;
   bool ignores_end = false;  // the checkpoint's end tokens do not end a choice
+  // What each choice has to match, compiled for the checkpoint's vocabulary and end tokens. Then
+  // ignores_end and min_tokens do not count: a choice ends where the grammar allows it.
+  std::optional<Grammar> grammar = {};
 };
 
 // The data that Step keeps for the study of a model. Logits cost a projection where the certified

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -112,7 +113,9 @@ class GrammarCompiler {
   // which place.
   Grammar Compile(GrammarKind kind, std::string_view text, const GrammarOptions& options = {});
 
-  // Whether Compile finds this in the cache.
+  // What Compile finds in the cache.
+  std::optional<Grammar> Find(GrammarKind kind, std::string_view text,
+                              const GrammarOptions& options = {}) const;
   bool IsCached(GrammarKind kind, std::string_view text, const GrammarOptions& options = {}) const;
   size_t cached_bytes() const;
 

@@ -2,7 +2,8 @@
 // follows the model run on it.
 //
 // The tokens of a request depend on its prompt alone: `tokens` of the options, or with echo the
-// prompt's own, over and over.
+// prompt's own, over and over. A mask allows a stop token, which is given then; or the next token
+// of the script, every second time; or the allowed token that comes next in the vocabulary.
 #pragma once
 
 #include <chrono>

@@ -32,6 +32,19 @@ struct RunnerInfo {
   Limits limits = {};            // of parameters
 };
 
+// The masks of one request's draws. The thread that draws calls it.
+class DrawMask {
+ public:
+  // Of the next draw, in the layout of StepRequest::bitmask; empty: every token is allowed. Valid
+  // until Drew.
+  virtual std::span<const int32_t> Await() = 0;
+  // Before the next Await: what was drawn with the mask.
+  virtual void Drew(int32_t token) = 0;
+
+ protected:
+  ~DrawMask() = default;
+};
+
 // A request that takes a slot. The parameters have a seed.
 struct RunnerRequest {
   int32_t slot = -1;
@@ -40,6 +53,7 @@ struct RunnerRequest {
   uint32_t choice = 0;
   int64_t max_tokens = 0;            // 0: none of its rows samples
   int32_t prompt_logprob_width = 0;  // as PromptLogprobs has it; 0: none of its rows scores
+  DrawMask* mask = nullptr;          // null: no draw has one. Valid until its last row is awaited
 };
 
 struct StepRow {

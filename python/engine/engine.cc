@@ -162,6 +162,7 @@ nb::dict InfoOf(const EngineInfo& info) {
   for (const int32_t id : info.end_tokens) ends.append(id);
   dict["end_tokens"] = ends;
   dict["has_text"] = info.has_text;
+  dict["has_grammars"] = info.has_grammars;
   return dict;
 }
 
@@ -206,6 +207,10 @@ nb::dict CountersOf(const EngineCounters& counters) {
   SLUICE_COUNT(free_pages);
   SLUICE_COUNT(model_ns);
   SLUICE_COUNT(own_ns);
+  SLUICE_COUNT(compiling);
+  SLUICE_COUNT(masks);
+  SLUICE_COUNT(mask_waits);
+  SLUICE_COUNT(mask_wait_ns);
   return dict;
 }
 #undef SLUICE_COUNT

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/engine_impl.h"
+#include "engine/grammar/grammar_workers.h"
 #include "engine/request_checks.h"
 #include "support/check.h"
 
@@ -59,6 +60,9 @@ Engine::Impl::Impl(StepRunner& runner, std::optional<Tokenizer> tokenizer,
       options_(Checked(options)),
       clients_(options.max_clients, options.max_client_requests),
       schedule_(info_, StepTokens(info_, options), options.steps_in_flight, options.max_clients) {
+  if (options_.grammars != nullptr) {
+    CheckInRange("grammars.vocab()", options_.grammars->vocab(), info_.vocab, info_.vocab);
+  }
   for (PlannedStep& step : steps_) step.Reserve(static_cast<size_t>(schedule_.slots()));
   spare_answers_.resize(kUsualOutputs);
   outputs_.reserve(kUsualOutputs);
@@ -92,6 +96,10 @@ void Engine::Impl::Count() {
   counters_.waiting = schedule_.waiting();
   counters_.free_pages = schedule_.free_pages();
   counters_.preemptions = schedule_.preemptions();
+  counters_.compiling = schedule_.held();
+  counters_.masks = masks_.masks.load(std::memory_order_relaxed);
+  counters_.mask_waits = masks_.waits.load(std::memory_order_relaxed);
+  counters_.mask_wait_ns = masks_.wait_ns.load(std::memory_order_relaxed);
 }
 
 void Engine::Impl::RemoveClient(ClientId client) {
@@ -188,6 +196,7 @@ engine::LiveRequest* Engine::Impl::Accept(ClientId client, EngineRequest& reques
   CheckShare("tokens of waiting prompts", all.tokens + prompt_size,
              its.requests == 0 ? 0 : its.tokens + prompt_size, options_.max_waiting_tokens,
              clients_.count());
+  std::shared_ptr<engine::RequestGrammar> grammar = AddGrammar(client, request);
   engine::EngineStop stop(request, tokenizer_ ? &*tokenizer_ : nullptr, stop_lists_,
                           options_.stops);
   const bool is_scored = request.prompt_logprobs.has_value() && prompt_size > 1;
@@ -196,7 +205,10 @@ engine::LiveRequest* Engine::Impl::Accept(ClientId client, EngineRequest& reques
   live->most_pages = most_pages;
   live->tokens.reserve(
       static_cast<size_t>(prompt_size + std::min(kReservedTokens, room + info_.max_given_tokens)));
-  schedule_.Add(*live);
+  live->grammar = std::move(grammar);
+  const bool is_ready =
+      live->grammar == nullptr || live->grammar->state() == engine::RequestGrammar::State::kReady;
+  is_ready ? schedule_.Add(*live) : schedule_.Hold(*live);
   return live.release();
 }
 

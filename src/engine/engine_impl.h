@@ -3,6 +3,7 @@
 
 #include <array>
 #include <list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,6 +53,9 @@ class Engine::Impl {
   void ReserveOutput();
   LiveRequest* Accept(ClientId client, EngineRequest& request);
   void MarkAborted(LiveRequest& request);
+  std::shared_ptr<engine::RequestGrammar> AddGrammar(ClientId client, EngineRequest& request);
+  void TakeCompiled();
+  void AwaitCompiled(engine::Clock& clock);
 
   void BeginOutputs();
   void StepOnce(engine::Clock& clock);
@@ -101,6 +105,8 @@ class Engine::Impl {
   bool runner_threw_ = false;
   bool has_kept_outputs_ = false;  // of the step that threw
   std::string lost_message_ = "the runner threw";
+  int64_t compiled_ = 0;  // as far as TakeCompiled has seen
+  engine::MaskCounters masks_;
   EngineCounters counters_;
 };
 

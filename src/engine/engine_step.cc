@@ -70,10 +70,12 @@ void Engine::Impl::BeginOutputs() {
 void Engine::Impl::StepOnce(engine::Clock& clock) {
   GiveAnswers();
   GiveAborts();
+  TakeCompiled();
   const int32_t in_flight_before = in_flight_;
   Launch(clock);
   const bool is_due = in_flight_ > options_.steps_in_flight || in_flight_ == in_flight_before;
   if (in_flight_ > 0 && is_due) Read(clock);
+  AwaitCompiled(clock);
 }
 
 void Engine::Impl::GiveAnswers() {

@@ -21,7 +21,8 @@ constexpr size_t kUsualStepText = 256;  // bytes that a step lets out; more take
 // them too.
 SamplingParams WithEndTokens(const GenerationRequest& request, const Checkpoint& checkpoint) {
   SamplingParams params = request.params;
-  if (request.ignores_end) return params;
+  if (request.grammar.has_value()) params.min_tokens = 0;
+  if (request.ignores_end && !request.grammar.has_value()) return params;
   for (const int32_t id : checkpoint.end_tokens()) {
     TokenIds& ids = params.stop_token_ids;
     if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
@@ -40,6 +41,23 @@ TextStreamOptions StreamOptions(const GenerationRequest& request, const Sampling
   return options;
 }
 
+// Filled when a choice draws.
+class ChoiceMask final : public DrawMask {
+ public:
+  explicit ChoiceMask(const Grammar& grammar)
+      : matcher_(grammar), words_((static_cast<size_t>(grammar.vocab()) + 31) / 32) {}
+
+  std::span<const int32_t> Await() override {
+    if (matcher_.FillMask(words_) == MaskState::kEverything) return {};
+    return words_;
+  }
+  void Drew(int32_t token) override { matcher_.Accept(token); }
+
+ private:
+  GrammarMatcher matcher_;
+  std::vector<int32_t> words_;
+};
+
 // Before anything is allocated.
 const GenerationRequest& Checked(const GenerationRequest& request, const Checkpoint& checkpoint,
                                  const GeneratorOptions& options) {
@@ -57,6 +75,10 @@ const GenerationRequest& Checked(const GenerationRequest& request, const Checkpo
                  "1 to " + ToText(context - 1) + ", so that one more fits into the context");
   }
   for (const int32_t id : request.prompt) CheckInRange("prompt", id, 0, checkpoint.vocab() - 1);
+  if (request.grammar.has_value()) {
+    CheckInRange("grammar.vocab()", request.grammar->vocab(), checkpoint.vocab(),
+                 checkpoint.vocab());
+  }
   return request;
 }
 
@@ -137,6 +159,7 @@ class Generator::Impl {
     TextStream stream;
     std::string text;  // of the step
     std::vector<int32_t> output;
+    std::unique_ptr<ChoiceMask> mask;
   };
 
   std::span<const ChoiceStep> EndAll(GenerationEnd end);
@@ -215,7 +238,10 @@ Generator::Impl::Impl(const Checkpoint& checkpoint, const GenerationRequest& req
                         .request = handle,
                         .stream = TextStream(checkpoint.tokenizer(), stream_, prompt_),
                         .text = {},
-                        .output = {}});
+                        .output = {},
+                        .mask = request.grammar.has_value()
+                                    ? std::make_unique<ChoiceMask>(*request.grammar)
+                                    : nullptr});
     choices_.back().text.reserve(kUsualStepText);
     choices_.back().output.reserve(
         static_cast<size_t>(std::min<int64_t>(std::min(max_tokens_, room_), 1 << 20)));
@@ -336,7 +362,8 @@ std::span<const ChoiceStep> Generator::Impl::Step() {
   if (!IsForwarded()) Forward();
   rows_.clear();
   for (const int32_t index : live_) {
-    rows_.push_back({.request = choices_[static_cast<size_t>(index)].request, .params = &params_});
+    const Choice& choice = choices_[static_cast<size_t>(index)];
+    rows_.push_back({.request = choice.request, .params = &params_, .mask = choice.mask.get()});
   }
   const int64_t dim = checkpoint_.model().info().dim;
   head_.Sample({hidden_.data(), std::ssize(live_), dim, dim}, rows_, sampler_, stats_);

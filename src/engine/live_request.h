@@ -2,14 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/engine_stop.h"
+#include "engine/grammar/request_grammar.h"
 #include "sluice/engine.hpp"
 
 namespace sluice::engine {
 
-enum class RequestPhase : uint8_t { kWaiting, kRunning, kEnded };
+// kHeld: its grammar is not yet compiled.
+enum class RequestPhase : uint8_t { kHeld, kWaiting, kRunning, kEnded };
 
 struct LiveRequest {
   LiveRequest(ClientId its_client, EngineRequest& request, int64_t its_room, EngineStop its_stop)
@@ -49,6 +52,7 @@ struct LiveRequest {
   int64_t next_given;
   std::vector<int32_t> tokens;  // prompt, then output
   EngineStop stop;
+  std::shared_ptr<RequestGrammar> grammar = {};
   bool is_aborted = false;
   bool is_silent = false;  // its client is gone
 
@@ -64,7 +68,8 @@ struct LiveRequest {
   int32_t rows_in_flight = 0;
   int32_t draws_in_flight = 0;  // of these, that give tokens
 
-  // Links of the waiting queue; `next` also of those that were aborted or are dead.
+  // Links of the waiting queue or of those held; `next` also of those that were aborted or are
+  // dead.
   LiveRequest* next = nullptr;
   LiveRequest* previous = nullptr;
   LiveRequest* next_aborted = nullptr;

@@ -45,6 +45,12 @@ inline void CheckListSizes(const SamplingParams& params, int64_t vocab) {
   CheckCount("bad_words", tokens, " tokens", kMostBadWordTokens);
 }
 
+[[noreturn]] inline void ThrowNoGrammars(GrammarKind kind) {
+  throw Error(ErrorCode::kUnavailable, std::string(Name(kind)), "a grammar",
+              "none: this engine has no grammar library. \"pip install --no-deps xgrammar==0.2.8 "
+              "apache-tvm-ffi\" where Sluice's engine runs installs it");
+}
+
 // Throws Error for the first thing that the runner could not compute.
 inline void CheckRequest(const EngineRequest& request, const RunnerInfo& info) {
   const SamplingParams& params = request.params;
@@ -65,6 +71,10 @@ inline void CheckRequest(const EngineRequest& request, const RunnerInfo& info) {
   CheckInRange("text.detokenizer.utf8_errors",
                static_cast<int64_t>(request.text.detokenizer.utf8_errors), 0, 1);
   CheckInRange("text.incomplete", static_cast<int64_t>(request.text.incomplete), 0, 1);
+  if (request.grammar.has_value()) {
+    CheckInRange("grammar.kind", static_cast<int64_t>(request.grammar->kind), 0,
+                 static_cast<int64_t>(GrammarKind::kStructuralTag));
+  }
   const int64_t length = std::ssize(request.prompt);
   if (length < 1 || length >= info.context) {
     ThrowInvalid("prompt", ToText(length) + " tokens",

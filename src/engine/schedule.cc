@@ -62,6 +62,27 @@ void Schedule::Add(LiveRequest& request) {
   CountNew(request, 1);
 }
 
+void Schedule::Hold(LiveRequest& request) {
+  request.phase = RequestPhase::kHeld;
+  request.next = first_held_;
+  if (first_held_ != nullptr) first_held_->previous = &request;
+  first_held_ = &request;
+  ++held_;
+  CountNew(request, 1);
+}
+
+void Schedule::UnlinkHeld(LiveRequest& request) {
+  (request.previous != nullptr ? request.previous->next : first_held_) = request.next;
+  if (request.next != nullptr) request.next->previous = request.previous;
+  request.next = request.previous = nullptr;
+  --held_;
+}
+
+void Schedule::Release(LiveRequest& request) {
+  UnlinkHeld(request);
+  Enqueue(request, nullptr);
+}
+
 void Schedule::CountNew(const LiveRequest& request, int64_t sign) {
   for (Waiting* const count :
        {&new_waiting_, &new_waiting_of_[static_cast<size_t>(request.client.slot)]}) {
@@ -89,6 +110,10 @@ void Schedule::Unlink(LiveRequest& request) {
 
 void Schedule::Remove(LiveRequest& request) {
   if (request.phase == RequestPhase::kWaiting) Unlink(request);
+  if (request.phase == RequestPhase::kHeld) {
+    UnlinkHeld(request);
+    CountNew(request, -1);
+  }
   if (request.phase == RequestPhase::kRunning) ++ended_running_;
   request.phase = RequestPhase::kEnded;
   free_pages_ += request.pages;
@@ -103,7 +128,8 @@ LiveRequest* Schedule::AnyLive() {
     running_.pop_back();
     --ended_running_;
   }
-  return running_.empty() ? first_waiting_ : running_.back();
+  if (!running_.empty()) return running_.back();
+  return first_waiting_ != nullptr ? first_waiting_ : first_held_;
 }
 
 void Schedule::DropEnded() {
@@ -200,7 +226,8 @@ void Schedule::Admit(PlannedStep& step) {
                             .prompt = request.tokens,
                             .choice = request.choice,
                             .max_tokens = request.room,
-                            .prompt_logprob_width = request.prompt_logprob_width});
+                            .prompt_logprob_width = request.prompt_logprob_width,
+                            .mask = request.grammar.get()});
     }
     AddChunk(request, step);
   }

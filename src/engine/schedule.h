@@ -46,6 +46,10 @@ class Schedule {
   int64_t MostPages(int64_t prompt_size, int64_t room) const;
 
   void Add(LiveRequest& request);  // after all that wait
+  // Waits, but is not served until Release adds it.
+  void Hold(LiveRequest& request);
+  void Release(LiveRequest& request);
+  LiveRequest* first_held() const { return first_held_; }
   // A request that ended: its slot is among the ended ones of the next plan.
   void Remove(LiveRequest& request);
 
@@ -56,14 +60,15 @@ class Schedule {
   void Plan(PlannedStep& step);
 
   int64_t running() const { return std::ssize(running_) - ended_running_; }
-  int64_t waiting() const { return waiting_; }
+  int64_t waiting() const { return waiting_ + held_; }
+  int64_t held() const { return held_; }
   const Waiting& new_waiting() const { return new_waiting_; }
   const Waiting& new_waiting(ClientId client) const {
     return new_waiting_of_[static_cast<size_t>(client.slot)];
   }
   int64_t free_pages() const { return free_pages_; }
   int64_t preemptions() const { return preemptions_; }
-  bool HasWork() const { return running() + waiting_ > 0 || !freed_slots_.empty(); }
+  bool HasWork() const { return running() + waiting() > 0 || !freed_slots_.empty(); }
 
   // One of the live requests, until there are none.
   LiveRequest* AnyLive();
@@ -72,6 +77,7 @@ class Schedule {
   int64_t PagesFor(int64_t tokens) const;
   void Enqueue(LiveRequest& request, LiveRequest* next);
   void Unlink(LiveRequest& request);
+  void UnlinkHeld(LiveRequest& request);
   void CountNew(const LiveRequest& request, int64_t sign);
   void PlanDecoding(PlannedStep& step);
   void PlanPrompts(PlannedStep& step);
@@ -102,6 +108,8 @@ class Schedule {
   LiveRequest* first_waiting_ = nullptr;
   LiveRequest* last_waiting_ = nullptr;
   int64_t waiting_ = 0;
+  LiveRequest* first_held_ = nullptr;
+  int64_t held_ = 0;
   Waiting new_waiting_;
   std::vector<Waiting> new_waiting_of_;  // by the slot of the client
   int64_t preemptions_ = 0;

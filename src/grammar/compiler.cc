@@ -75,6 +75,11 @@ class CompilerImpl {
     return compiled;
   }
 
+  std::shared_ptr<const Compiled> Find(GrammarKind kind, std::string_view text,
+                                       const GrammarOptions& options) {
+    if (text.size() > limits_.text_bytes) return nullptr;
+    return cache_.Find(Key(kind, text, options));
+  }
   bool IsCached(GrammarKind kind, std::string_view text, const GrammarOptions& options) const {
     return text.size() <= limits_.text_bytes && cache_.Has(Key(kind, text, options));
   }
@@ -297,6 +302,12 @@ Grammar GrammarCompiler::Compile(GrammarKind kind, std::string_view text,
   return Grammar(impl_->Compile(kind, text, options));
 }
 
+std::optional<Grammar> GrammarCompiler::Find(GrammarKind kind, std::string_view text,
+                                             const GrammarOptions& options) const {
+  auto compiled = impl_->Find(kind, text, options);
+  if (compiled == nullptr) return std::nullopt;
+  return Grammar(std::move(compiled));
+}
 bool GrammarCompiler::IsCached(GrammarKind kind, std::string_view text,
                                const GrammarOptions& options) const {
   return impl_->IsCached(kind, text, options);

@@ -20,6 +20,7 @@ inline EngineInfo Completed(EngineInfo info, const Engine& engine) {
   info.max_logprobs = runner.max_logprobs;
   info.steps_in_flight = options.steps_in_flight;
   info.limits = runner.limits;
+  info.has_grammars = options.grammars != nullptr;
   return info;
 }
 

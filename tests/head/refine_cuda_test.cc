@@ -44,9 +44,9 @@ class RefineCuda : public DeviceTest, public ::testing::WithParamInterface<DType
     call.few_to_refine = few;
     cuda::LaunchEncode(call, nullptr);
     cuda::LaunchScore(call, nullptr);
-    const cuda::ProbedEnds asked = {semantics::OrderKey(least), 0, 0};
+    const cuda::ProbedEnds probed = {semantics::OrderKey(least), 0, 0};
     for (int32_t r = 0; r < call.memory.rows; ++r) {
-      Require(cudaMemcpy(call.memory.asked + r, &asked, sizeof asked, cudaMemcpyHostToDevice));
+      Require(cudaMemcpy(call.memory.probed + r, &probed, sizeof probed, cudaMemcpyHostToDevice));
     }
     cuda::LaunchRefine(call, nullptr);
     Require(cudaDeviceSynchronize());
@@ -91,7 +91,7 @@ TEST_P(RefineCuda, IntervalsByBothPlanesAreThoseOfTheReference) {
           const auto widths = Read(call.memory.widths + r * tiles * kTileRows, tiles * kTileRows);
           const auto tile_least = Read(call.memory.tile_least + r * tiles, tiles);
           const auto tile_most = Read(call.memory.tile_most + r * tiles, tiles);
-          const int32_t refined = Read(call.memory.asked + r, 1)[0].refined;
+          const int32_t refined = Read(call.memory.probed + r, 1)[0].refined;
           int32_t changed = 0, reaching = 0;
           for (size_t v = 0; v < static_cast<size_t>(vocab); ++v) {
             auto is_of = [&](const ScoredRow& row) {

@@ -54,6 +54,11 @@ class RandomFrames {
     request.text.detokenizer = {random_.Coin(), random_.Coin(),
                                 random_.Coin() ? Utf8Errors::kMaximal : Utf8Errors::kHfRun};
     request.text.incomplete = random_.Coin() ? Incomplete::kReplace : Incomplete::kDrop;
+    if (random_.Coin()) {
+      request.grammar = {.kind = static_cast<GrammarKind>(random_.Below(6)),
+                         .text = Text(),
+                         .options = {random_.Coin(), Number<int32_t>()}};
+    }
     return request;
   }
 
@@ -70,6 +75,7 @@ class RandomFrames {
     info.tokenizer_hash = Number<uint64_t>();
     Fill(info.end_tokens);
     info.has_text = random_.Coin();
+    info.has_grammars = random_.Coin();
     info.limits.max_temperature = Float();
     info.max_frame_bytes = Natural();
     return {link::kProtocol, info};

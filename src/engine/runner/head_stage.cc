@@ -117,10 +117,11 @@ void HeadStage::Sample(const MatrixView& hidden, std::span<const HeadRow> rows, 
   for (const HeadRow& row : rows) {
     const int64_t output_length =
         std::ssize(sampler.Tokens(row.request)) - sampler.PromptLength(row.request);
-    const DenseCause cause = certified_.has_value()
-                                 ? CauseOf(*row.params, output_length, options_.head.weight.rows,
-                                           options_.logit_softcap, options_.reports)
-                                 : DenseCause::kNone;
+    const DenseCause cause = !certified_.has_value() ? DenseCause::kNone
+                             : row.mask != nullptr
+                                 ? DenseCause::kAdjustments
+                                 : CauseOf(*row.params, output_length, options_.head.weight.rows,
+                                           options_.logit_softcap, options_.reports);
     const bool is_certified = certified_.has_value() && cause == DenseCause::kNone;
     if (!is_certified) ++stats.dense_rows[static_cast<size_t>(cause)];
     routes_.push_back(is_certified ? Route::kCertified : Route::kDense);
@@ -213,13 +214,20 @@ void HeadStage::SampleDense(const MatrixView& hidden, std::span<const HeadRow> r
   const LogitsView logits = Project(hidden);
   stats.head_ns += clock.Lap();
   requests_.clear();
-  for (const size_t i : indices_) requests_.push_back({.request = rows[i].request});
+  for (const size_t i : indices_) {
+    requests_.push_back({.request = rows[i].request});
+    if (rows[i].mask != nullptr) requests_.back().bitmask = rows[i].mask->Await();
+  }
   sampler.Step({logits, requests_},
                {.tokens = part_.tokens,
                 .emitted = std::span(emitted_).first(indices_.size()),
                 .logprobs = {part_.logprob_width, part_.logprob_ids, part_.logprob_values},
                 .kept = part_.kept,
                 .masses = part_.masses});
+  for (size_t i = 0; i < indices_.size(); ++i) {
+    DrawMask* const mask = rows[indices_[i]].mask;
+    if (mask != nullptr && part_.tokens[i].id >= 0) mask->Drew(part_.tokens[i].id);
+  }
   stats.select_ns += clock.Lap();
 }
 

@@ -16,6 +16,7 @@
 #include "sluice/generator.hpp"
 #include "sluice/logprobs.hpp"
 #include "sluice/sampler.hpp"
+#include "sluice/step_runner.hpp"
 
 namespace sluice::engine {
 
@@ -45,6 +46,7 @@ struct HeadStageOptions {
 struct HeadRow {
   RequestHandle request = {};
   const SamplingParams* params = nullptr;  // the request's
+  DrawMask* mask = nullptr;                // null: none
 };
 
 // What Sample fills, a row for each HeadRow.

@@ -149,6 +149,7 @@ class ModelRunner::Impl {
     int32_t logprob_width = 0;
     int32_t prompt_logprob_width = 0;
     int32_t last_token = -1;
+    DrawMask* mask = nullptr;
     std::string failure;  // why it cannot go on
     ErrorCode failure_code = ErrorCode::kUnavailable;
   };
@@ -247,6 +248,7 @@ void ModelRunner::Impl::Add(const RunnerRequest& from) {
                WidestLists(checkpoint_, info_.max_logprobs));
   Request& request = At(from.slot);
   request.params = *from.params;
+  request.mask = from.mask;
   const int64_t room = std::min<int64_t>(info_.context - length, INT32_MAX);
   request.request =
       sampler_.Add({.params = request.params,
@@ -326,7 +328,8 @@ void ModelRunner::Impl::ListRow(const StepRow& row) {
   chunks_.push_back({.sequence = request.sequence, .tokens = tokens, .hidden_rows = hidden_rows});
   if (!row.samples) return;
   sampled_hidden_.push_back(hidden_rows_ - 1);
-  head_rows_.push_back({.request = request.request, .params = &request.params});
+  head_rows_.push_back(
+      {.request = request.request, .params = &request.params, .mask = request.mask});
   sampled_.push_back(row.slot);
 }
 

@@ -111,6 +111,10 @@ class ScriptRunner::Impl {
  private:
   struct Request {
     size_t place = 0;  // of its next token
+    DrawMask* mask = nullptr;
+    std::vector<int32_t> stop_tokens;
+    int32_t next_id = 0;  // with a mask: where to go on in the vocabulary
+    bool is_script_turn = false;
     std::vector<int32_t> prompt;
     std::optional<int32_t> logprobs;
     int32_t prompt_logprob_width = 0;
@@ -128,6 +132,10 @@ class ScriptRunner::Impl {
       try {
         request.prompt.assign(from.prompt.begin(), from.prompt.end());
         request.logprobs = from.params->logprobs;
+        request.mask = from.mask;
+        request.stop_tokens = from.params->stop_token_ids;
+        request.next_id = 0;
+        request.is_script_turn = false;
         request.prompt_logprob_width = from.prompt_logprob_width;
         const bool is_rotated = options_.from_prompt && !options_.echo;
         request.place =
@@ -200,6 +208,44 @@ class ScriptRunner::Impl {
     }
   }
 
+  // Below 0: the mask allows none.
+  int32_t NextToken(Request& request, const std::vector<int32_t>& script) const {
+    const std::span<const int32_t> mask =
+        request.mask != nullptr ? request.mask->Await() : std::span<const int32_t>();
+    if (mask.empty()) {
+      const int32_t id = script[request.place];
+      request.place = (request.place + 1) % script.size();
+      if (request.mask != nullptr) request.mask->Drew(id);
+      return id;
+    }
+    const int32_t id = NextAllowed(request, script, mask);
+    if (id >= 0) request.mask->Drew(id);
+    return id;
+  }
+
+  int32_t NextAllowed(Request& request, const std::vector<int32_t>& script,
+                      std::span<const int32_t> mask) const {
+    const auto allows = [mask](int64_t id) {
+      return (static_cast<uint32_t>(mask[static_cast<size_t>(id) / 32]) >> (id % 32) & 1) != 0;
+    };
+    for (const int32_t id : request.stop_tokens) {
+      if (allows(id)) return id;
+    }
+    request.is_script_turn = !request.is_script_turn;
+    if (request.is_script_turn && allows(script[request.place])) {
+      const int32_t id = script[request.place];
+      request.place = (request.place + 1) % script.size();
+      return id;
+    }
+    for (int64_t i = 0; i < options_.vocab; ++i) {
+      const int64_t id = (request.next_id + i) % options_.vocab;
+      if (!allows(id)) continue;
+      request.next_id = static_cast<int32_t>((id + 1) % options_.vocab);
+      return static_cast<int32_t>(id);
+    }
+    return -1;
+  }
+
   StepRowResult Draw(int32_t slot) {
     Request& request = At(slot);
     const std::vector<int32_t>& script = options_.echo ? request.prompt : options_.tokens;
@@ -208,15 +254,21 @@ class ScriptRunner::Impl {
     logprob_ids_.clear();
     logprob_values_.clear();
     for (int64_t i = 0; i < options_.burst; ++i) {
-      const int32_t id = script[request.place];
-      request.place = (request.place + 1) % script.size();
+      const int32_t id = NextToken(request, script);
+      if (id < 0) {
+        tokens_.push_back({.id = -1, .status = RowStatus::kEmptySupport});
+        request.failure = "its last row has ended with a status";
+        request.failure_code = ErrorCode::kUnavailable;
+        slots_.Fail(slot);
+        break;
+      }
       tokens_.push_back({.id = id});
       if (!request.logprobs.has_value()) continue;
       tokens_.back().logprob = ScriptLogprob(id);
       tokens_.back().rank = ScriptRank(id);
       List(id, width, logprob_ids_, logprob_values_);
     }
-    slots_.Give(slot, options_.burst);
+    if (tokens_.back().id >= 0) slots_.Give(slot, options_.burst);
     return {.tokens = tokens_,
             .logprob_width = width,
             .logprob_ids = logprob_ids_,

@@ -28,6 +28,13 @@ void CheckLogprobs(const SamplingParams& params, const EngineInfo& info) {
   ThrowInvalid("logprobs", ToText(int64_t{*params.logprobs}), RangeText(0, info.max_logprobs));
 }
 
+// Other limits are the engine's to check: not every engine has the same.
+void CheckGrammar(const OutputGrammar& grammar, const EngineInfo& info) {
+  CheckInRange("grammar.kind", static_cast<int64_t>(grammar.kind), 0,
+               static_cast<int64_t>(GrammarKind::kStructuralTag));
+  if (!info.has_grammars) engine::ThrowNoGrammars(grammar.kind);
+}
+
 }  // namespace
 
 EngineRequest CompleteRequest(ClientRequest&& request, const EngineInfo& info, StopAt stop_at) {
@@ -41,6 +48,7 @@ EngineRequest CompleteRequest(ClientRequest&& request, const EngineInfo& info, S
                  engine::MostPromptLogprobs(info.max_logprobs, info.vocab));
   }
   CheckInRange("max_tokens", request.max_tokens, 0, INT32_MAX);
+  if (request.grammar.has_value()) CheckGrammar(*request.grammar, info);
   CheckInRange("mode", static_cast<int64_t>(request.mode), 0,
                static_cast<int64_t>(OutputMode::kFinal));
   CheckInRange("stream_interval", request.stream_interval, 1, INT32_MAX);
@@ -51,9 +59,11 @@ EngineRequest CompleteRequest(ClientRequest&& request, const EngineInfo& info, S
                          .max_tokens = request.max_tokens,
                          .prompt_logprobs = request.prompt_logprobs,
                          .stop_at = info.has_text ? stop_at : StopAt::kFrontend,
-                         .text = std::move(request.text)};
+                         .text = std::move(request.text),
+                         .grammar = std::move(request.grammar)};
   if (!complete.params.seed.has_value()) complete.params.seed = RandomSeed();
-  if (request.ignores_end) return complete;
+  if (complete.grammar.has_value()) complete.params.min_tokens = 0;
+  if (request.ignores_end && !complete.grammar.has_value()) return complete;
   TokenIds& stops = complete.params.stop_token_ids;
   for (const int32_t id : info.end_tokens) {
     if (std::find(stops.begin(), stops.end(), id) == stops.end()) stops.push_back(id);

@@ -99,6 +99,10 @@ void CheckLists(const SamplingParams& params) {
 }  // namespace
 
 void CheckRequest(const EngineRequest& request) {
+  if (request.grammar.has_value()) {
+    throw Error(ErrorCode::kUnavailable, std::string(Name(request.grammar->kind)), "a grammar",
+                "none: Sluice passes no grammars to a vLLM engine");
+  }
   CheckSelection(request.params);
   CheckDraw(request.params);
   CheckLists(request.params);

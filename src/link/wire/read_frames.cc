@@ -25,6 +25,7 @@ void Read(FrameReader& reader, LogprobMode& to) { to = reader.Enum(LogprobMode::
 void Read(FrameReader& reader, StopAt& to) { to = reader.Enum(StopAt::kFrontend); }
 void Read(FrameReader& reader, Utf8Errors& to) { to = reader.Enum(Utf8Errors::kHfRun); }
 void Read(FrameReader& reader, Incomplete& to) { to = reader.Enum(Incomplete::kDrop); }
+void Read(FrameReader& reader, GrammarKind& to) { to = reader.Enum(GrammarKind::kStructuralTag); }
 void Read(FrameReader& reader, GenerationEnd& to) { to = reader.Enum(GenerationEnd::kEngineLost); }
 void Read(FrameReader& reader, ErrorCode& to) { to = reader.Enum(ErrorCode::kExhausted); }
 void Read(FrameReader& reader, RowStatus& to) {
@@ -87,6 +88,16 @@ void Read(FrameReader& reader, TextOptions& to) {
   Read(reader, to.incomplete);
 }
 
+// Longer texts than an engine takes come as far as its frame allows, and it says how long they may
+// be.
+void Read(FrameReader& reader, OutputGrammar& to) {
+  reader.ArrayOf(kGrammarFields);
+  Read(reader, to.kind);
+  Read(reader, to.text);
+  Read(reader, to.options.strict);
+  Read(reader, to.options.max_whitespace);
+}
+
 void Read(FrameReader& reader, EngineRequest& to) {
   Read(reader, to.address);
   Read(reader, to.params);
@@ -96,6 +107,7 @@ void Read(FrameReader& reader, EngineRequest& to) {
   Read(reader, to.prompt_logprobs);
   Read(reader, to.stop_at);
   Read(reader, to.text);
+  Read(reader, to.grammar);
 }
 
 void Read(FrameReader& reader, EngineInfo& to) {
@@ -111,6 +123,7 @@ void Read(FrameReader& reader, EngineInfo& to) {
   Read(reader, to.tokenizer_hash);
   Read(reader, to.end_tokens);
   Read(reader, to.has_text);
+  Read(reader, to.has_grammars);
   Read(reader, to.limits.max_temperature);
   to.max_frame_bytes = reader.Integer<int64_t>(0, kMost);
 }

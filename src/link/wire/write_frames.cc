@@ -144,6 +144,13 @@ class FrameWriter {
     Put(text.detokenizer.utf8_errors);
     Put(text.incomplete);
   }
+  void Put(const OutputGrammar& grammar) {
+    Array(kGrammarFields);
+    Put(grammar.kind);
+    Put(grammar.text);
+    Put(grammar.options.strict);
+    Put(grammar.options.max_whitespace);
+  }
   void Put(const RequestAddress& address) {
     Put(address.slot);
     Put(address.generation);
@@ -218,6 +225,7 @@ class FrameWriter {
     Put(info.tokenizer_hash);
     Put(info.end_tokens);
     Put(info.has_text);
+    Put(info.has_grammars);
     Put(info.limits.max_temperature);
     Put(info.max_frame_bytes);
   }
@@ -247,6 +255,7 @@ void WriteAdd(const FrameHead& head, const EngineRequest& request, std::string& 
   writer.Put(request.prompt_logprobs);
   writer.Put(request.stop_at);
   writer.Put(request.text);
+  writer.Put(request.grammar);
 }
 
 void WriteAbort(const FrameHead& head, std::span<const RequestAddress> addresses,

@@ -1,0 +1,73 @@
+#include "engine/grammar/request_grammar.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "engine/clock.h"
+#include "engine/grammar/grammar_workers.h"
+
+namespace sluice::engine {
+
+void RequestGrammar::Begin(const Grammar& grammar) {
+  const std::lock_guard lock(mutex_);
+  words_.resize((static_cast<size_t>(grammar.vocab()) + 31) / 32);
+  matcher_.emplace(grammar);
+  FillLocked();
+  state_.store(State::kReady, std::memory_order_release);
+}
+
+void RequestGrammar::Fail(ErrorCode code, const char* message, const std::string& parameter) {
+  code_ = code;
+  message_ = message;
+  parameter_ = parameter;
+  state_.store(State::kFailed, std::memory_order_release);
+}
+
+// A mask that no worker has begun is filled here: it would come no sooner.
+std::span<const int32_t> RequestGrammar::Await() {
+  counters_.masks.fetch_add(1, std::memory_order_relaxed);
+  if (!is_filled_.load(std::memory_order_acquire)) {
+    Clock clock;
+    Fill();
+    counters_.waits.fetch_add(1, std::memory_order_relaxed);
+    counters_.wait_ns.fetch_add(clock.Lap(), std::memory_order_relaxed);
+  }
+  if (!has_mask_) return {};
+  return words_;
+}
+
+void RequestGrammar::Drew(int32_t token) {
+  {
+    const std::lock_guard lock(mutex_);
+    drawn_ = token;
+    is_filled_.store(false, std::memory_order_relaxed);
+  }
+  workers_.fills().Post(shared_from_this());
+}
+
+void RequestGrammar::Fill() {
+  const std::lock_guard lock(mutex_);
+  if (!is_filled_.load(std::memory_order_relaxed)) FillLocked();
+}
+
+// After a stop token come only draws that are dropped. A token that the grammar does not allow, and
+// an error of the grammar engine, leave nothing to draw.
+void RequestGrammar::FillLocked() {
+  has_mask_ = true;
+  try {
+    const bool is_wrong = drawn_ >= 0 && !matcher_->IsTerminated() && !matcher_->Accept(drawn_);
+    if (is_wrong) {
+      std::fill(words_.begin(), words_.end(), 0);
+    } else if (matcher_->IsTerminated()) {
+      has_mask_ = false;
+    } else {
+      has_mask_ = matcher_->FillMask(words_) != MaskState::kEverything;
+    }
+  } catch (const std::exception&) {
+    std::fill(words_.begin(), words_.end(), 0);
+  }
+  drawn_ = -1;
+  is_filled_.store(true, std::memory_order_release);
+}
+
+}  // namespace sluice::engine
