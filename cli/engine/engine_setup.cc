@@ -30,6 +30,15 @@ std::unique_ptr<ModelRunner> MakeRunner(const EngineSetup& setup, const Checkpoi
   return std::make_unique<ModelRunner>(checkpoint, options);
 }
 
+// Null where no library is named and none is installed.
+std::unique_ptr<GrammarService> MakeGrammarService(const EngineSetup& setup,
+                                                   const Checkpoint& checkpoint) {
+  const auto library = FindGrammarLibrary(setup.grammar_library);
+  if (!library.has_value() || checkpoint.end_tokens().empty()) return nullptr;
+  return std::make_unique<GrammarService>(*library, checkpoint.tokenizer(), checkpoint.end_tokens(),
+                                          static_cast<int32_t>(checkpoint.vocab()));
+}
+
 }  // namespace
 
 void AddStepsInFlightFlag(CLI::App& command, int32_t& steps_in_flight) {
@@ -82,13 +91,15 @@ ModelEngine::ModelEngine(const EngineSetup& setup)
       pool_(pool_threads_),
       checkpoint_(OpenModel(setup.source, pool_.parallel(), progress_)),
       runner_(MakeRunner(setup, checkpoint_, pool_.parallel(), progress_)) {
+  grammars_ = MakeGrammarService(setup, checkpoint_);
   StepRunner* runner = runner_.get();
   if (setup.steps_in_flight > 0) {
     thread_ = std::make_unique<RunnerThread>(*runner_);
     runner = thread_.get();
   }
-  engine_ = std::make_unique<Engine>(*runner, checkpoint_.tokenizer(),
-                                     EngineOptions{.steps_in_flight = setup.steps_in_flight});
+  engine_ = std::make_unique<Engine>(
+      *runner, checkpoint_.tokenizer(),
+      EngineOptions{.steps_in_flight = setup.steps_in_flight, .grammars = grammars_.get()});
 }
 
 EngineInfo ModelEngine::Info() const {
@@ -97,7 +108,8 @@ EngineInfo ModelEngine::Info() const {
           .version = std::string(kVersionString),
           .tokenizer_hash = TokenizerHash(checkpoint_.tokenizer()),
           .end_tokens = {ends.begin(), ends.end()},
-          .has_text = true};
+          .has_text = true,
+          .has_grammars = grammars_ != nullptr};
 }
 
 }  // namespace sluice::cli

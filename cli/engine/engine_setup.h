@@ -10,6 +10,7 @@
 #include "cli/generate/model_source.h"
 #include "cli/progress_line.h"
 #include "sluice/engine.hpp"
+#include "sluice/grammar_service.hpp"
 #include "sluice/model_runner.hpp"
 #include "sluice/runner_thread.hpp"
 #include "support/thread_pool.h"
@@ -57,6 +58,7 @@ class ModelEngine {
   int pool_threads_;
   ThreadPool pool_;
   Checkpoint checkpoint_;
+  std::unique_ptr<GrammarService> grammars_;  // null without the library
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<RunnerThread> thread_;
   std::unique_ptr<Engine> engine_;

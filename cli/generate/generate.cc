@@ -63,6 +63,20 @@ void Record(const GenerateOptions& options, const Generation& generation,
   file.Close();
 }
 
+// What is wrong with a grammar names the flag that gave it.
+std::unique_ptr<Generation> MakeGeneration(const GenerateOptions& options,
+                                           const GenerationReports& reports) {
+  const std::optional<OutputGrammar>& grammar = options.generation.grammar;
+  try {
+    return std::make_unique<Generation>(options.generation, reports);
+  } catch (const Error& error) {
+    const std::string_view flag =
+        grammar.has_value() ? FlagOf(options.grammar, *grammar, error.parameter()) : "";
+    if (flag.empty()) throw;
+    throw Error(error.code(), "--" + std::string(flag), error.value(), error.allowed());
+  }
+}
+
 #ifdef SLUICE_HAS_LINK
 // Flags of what the engine decides are refused here.
 void AddEngineFlags(CLI::App& command, GenerateOptions& options) {
@@ -104,7 +118,7 @@ void AddGenerate(CLI::App& app, std::function<void()>& action) {
                    "first, and this many of the most likely tokens in its place")
       ->check(CLI::Range(0, INT32_MAX - 1));
   AddGrammarFlags(*command, options->grammar);
-  AddGrammarLibraryFlag(*command, options->grammar_library);
+  AddGrammarLibraryFlag(*command, options->generation.grammar_library);
   command->add_flag("--echo", options->echoes_prompt, "write the prompt before the text");
   command
       ->add_option(
@@ -141,9 +155,10 @@ void AddGenerate(CLI::App& app, std::function<void()>& action) {
 void RunGenerate(const GenerateOptions& options, std::ostream& out, const Terminal& terminal) {
   const bool shows_candidates = options.show_candidates > 0;
   RecordFile record(options.record_path);
-  Generation generation(
-      options.generation,
+  const auto made = MakeGeneration(
+      options,
       {.logits = shows_candidates, .cuts = options.as_json_lines, .masses = shows_candidates});
+  Generation& generation = *made;
   SayTruncated(generation.prompt(), options.generation);
   const InterruptGuard interrupt;
   generation.Prefill(interrupt);

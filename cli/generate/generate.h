@@ -14,7 +14,6 @@ namespace sluice::cli {
 struct GenerateOptions {
   GenerationOptions generation;
   GrammarFlags grammar;
-  std::string grammar_library;  // empty: see GrammarLibraryFolder
   bool echoes_prompt = false;
   int64_t show_candidates = 0;
   bool as_json = false;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <stdexcept>
 
+#include "cli/flags/grammar_flags.h"
 #include "cli/inspect/candidates.h"
 #include "cli/text.h"
 #include "sluice/detokenizer.hpp"
@@ -42,6 +43,14 @@ Generation::Generation(const GenerationOptions& options, const GenerationReports
   if (planes.has_value()) {
     head_ = planes->kind() == CertificateKind::kStrict ? HeadChoice::kStrict : HeadChoice::kDither4;
   }
+  std::optional<Grammar> grammar;
+  if (options.grammar.has_value()) {
+    const GrammarLibrary library = OpenGrammarLibrary(options.grammar_library);
+    GrammarCompiler compiler(library, checkpoint_.tokenizer(), checkpoint_.end_tokens(),
+                             static_cast<int32_t>(checkpoint_.vocab()));
+    grammar =
+        compiler.Compile(options.grammar->kind, options.grammar->text, options.grammar->options);
+  }
   generator_ =
       std::make_unique<Generator>(checkpoint_,
                                   GenerationRequest{.params = options.params,
@@ -51,7 +60,8 @@ Generation::Generation(const GenerationOptions& options, const GenerationReports
                                                     .prompt_logprobs = options.prompt_logprobs,
                                                     .stops = options.stops,
                                                     .include_stop = options.include_stop,
-                                                    .ignores_end = options.ignores_end},
+                                                    .ignores_end = options.ignores_end,
+                                                    .grammar = grammar},
                                   GeneratorOptions{.planes = planes,
                                                    .prompt_chunk = 128,
                                                    .reports = reports,

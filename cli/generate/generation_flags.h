@@ -30,6 +30,7 @@ struct GenerationOptions {
   std::optional<int32_t> prompt_logprobs;
   int32_t choices = 1;
   std::optional<OutputGrammar> grammar;
+  std::string grammar_library;  // empty: see OpenGrammarLibrary
   bool ignores_end = false;
   std::vector<std::string> stops;
   bool include_stop = false;
