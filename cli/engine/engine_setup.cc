@@ -30,16 +30,17 @@ std::unique_ptr<ModelRunner> MakeRunner(const EngineSetup& setup, const Checkpoi
   return std::make_unique<ModelRunner>(checkpoint, options);
 }
 
-// Null where no library is named and none is installed.
-std::unique_ptr<GrammarService> MakeGrammarService(const EngineSetup& setup,
-                                                   const Checkpoint& checkpoint) {
-  const auto library = FindGrammarLibrary(setup.grammar_library);
-  if (!library.has_value() || checkpoint.end_tokens().empty()) return nullptr;
-  return std::make_unique<GrammarService>(*library, checkpoint.tokenizer(), checkpoint.end_tokens(),
-                                          static_cast<int32_t>(checkpoint.vocab()));
-}
-
 }  // namespace
+
+std::unique_ptr<GrammarService> MakeGrammarService(const std::string& library,
+                                                   const Tokenizer& tokenizer,
+                                                   std::span<const int32_t> end_tokens,
+                                                   int64_t vocab) {
+  const auto found = FindGrammarLibrary(library);
+  if (!found.has_value() || end_tokens.empty()) return nullptr;
+  return std::make_unique<GrammarService>(*found, tokenizer, end_tokens,
+                                          static_cast<int32_t>(vocab));
+}
 
 void AddStepsInFlightFlag(CLI::App& command, int32_t& steps_in_flight) {
   command
@@ -91,7 +92,8 @@ ModelEngine::ModelEngine(const EngineSetup& setup)
       pool_(pool_threads_),
       checkpoint_(OpenModel(setup.source, pool_.parallel(), progress_)),
       runner_(MakeRunner(setup, checkpoint_, pool_.parallel(), progress_)) {
-  grammars_ = MakeGrammarService(setup, checkpoint_);
+  grammars_ = MakeGrammarService(setup.grammar_library, checkpoint_.tokenizer(),
+                                 checkpoint_.end_tokens(), checkpoint_.vocab());
   StepRunner* runner = runner_.get();
   if (setup.steps_in_flight > 0) {
     thread_ = std::make_unique<RunnerThread>(*runner_);

@@ -41,6 +41,12 @@ inline constexpr const char* kRelayProgressFlag = "--relay-progress";
 // --steps-in-flight, which every engine has.
 void AddStepsInFlightFlag(CLI::App& command, int32_t& steps_in_flight);
 
+// Null where no library is named and none is installed, or without tokens that end an output.
+std::unique_ptr<GrammarService> MakeGrammarService(const std::string& library,
+                                                   const Tokenizer& tokenizer,
+                                                   std::span<const int32_t> end_tokens,
+                                                   int64_t vocab);
+
 class ModelEngine {
  public:
   // Loads the model and takes the memory of its cache. With a step in flight the model has a thread

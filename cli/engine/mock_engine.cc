@@ -8,6 +8,7 @@
 #include "cli/engine/endpoint.h"
 #include "cli/engine/engine_setup.h"
 #include "cli/files/file.h"
+#include "cli/flags/grammar_flags.h"
 #include "cli/serve/stop_signal.h"
 #include "cli/text.h"
 #include "sluice/error.hpp"
@@ -108,6 +109,7 @@ void AddMockEngine(CLI::App& app, std::function<void()>& action) {
       ->check(CLI::Range(int64_t{1}, int64_t{1024}))
       ->capture_default_str();
   AddStepsInFlightFlag(*command, options->steps_in_flight);
+  AddGrammarLibraryFlag(*command, options->grammar_library);
   command->add_flag("--quiet", options->endpoint.is_quiet,
                     "print nothing but errors on standard error");
   AddFaultFlags(*command, options->faults);
@@ -133,13 +135,17 @@ void RunMockEngine(const MockEngineOptions& options, std::ostream& out) {
   }
   script.before_step = StepFaults(options.faults);
   ScriptRunner runner(std::move(script));
-  Engine engine(runner, vocabulary.tokenizer, {.steps_in_flight = options.steps_in_flight});
+  const auto grammars = MakeGrammarService(options.grammar_library, vocabulary.tokenizer,
+                                           vocabulary.end_tokens, vocabulary.tokenizer.size());
+  Engine engine(runner, vocabulary.tokenizer,
+                {.steps_in_flight = options.steps_in_flight, .grammars = grammars.get()});
   ServeEngine(engine,
               {.model = "mock",
                .version = std::string(kVersionString),
                .tokenizer_hash = TokenizerHash(vocabulary.tokenizer),
                .end_tokens = vocabulary.end_tokens,
-               .has_text = true},
+               .has_text = true,
+               .has_grammars = grammars != nullptr},
               options.endpoint, out, FrameFaults(options.faults));
 }
 

@@ -26,6 +26,7 @@ struct MockEngineOptions {
   int64_t context = 1 << 20;
   int64_t burst = 1;
   int32_t steps_in_flight = 0;
+  std::string grammar_library;  // empty: see FindGrammarLibrary
 };
 
 // Adds the command. `action` becomes what the command line selects.
