@@ -176,10 +176,15 @@ TEST(StreamWriter, AllocatesNothingWhereThereIsRoom) {
 }
 
 TEST(StreamWriter, FinishReasonsAreStopOrLength) {
-  EXPECT_EQ(FinishReasonName(GenerationEnd::kStopString), "stop");
-  EXPECT_EQ(FinishReasonName(GenerationEnd::kStopToken), "stop");
-  EXPECT_EQ(FinishReasonName(GenerationEnd::kLength), "length");
-  EXPECT_EQ(FinishReasonName(GenerationEnd::kContext), "length");
+  EXPECT_EQ(FinishReasonName({.end = GenerationEnd::kStopString}), "stop");
+  EXPECT_EQ(FinishReasonName({.end = GenerationEnd::kStopToken}), "stop");
+  EXPECT_EQ(FinishReasonName({.end = GenerationEnd::kLength}), "length");
+  EXPECT_EQ(FinishReasonName({.end = GenerationEnd::kContext}), "length");
+}
+
+TEST(StreamWriter, FinishReasonsAreCallsWhereTheOutputHasSome) {
+  EXPECT_EQ(FinishReasonName({.end = GenerationEnd::kStopToken, .has_calls = true}), "tool_calls");
+  EXPECT_EQ(FinishReasonName({.end = GenerationEnd::kLength, .has_calls = true}), "length");
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ struct CompletionRequest {
   // kChat: what the template gets, a JSON object: messages with contents that are texts (parts of
   // text are joined), add_generation_prompt, continue_final_message, chat_template_kwargs.
   std::string chat_variables = {};
-  // The same with the texts of arguments, for templates that cannot do with objects; empty where no
+  // These with the texts of arguments, for templates that cannot do with objects; empty where no
   // message has calls.
   std::string chat_variables_with_texts = {};
   std::optional<std::string> final_message = {};  // continue_final_message: see EndWithMessage
