@@ -1,4 +1,4 @@
-// Whose grammar is compiled next. The workers are imagined: each Begin is one that begins.
+// Which grammar is compiled next. The workers are imagined: each Begin is one that begins.
 #include "engine/grammar/compile_queue.h"
 
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ TEST_F(CompileQueueTest, RequestsForOneGrammarShareItsJob) {
 TEST_F(CompileQueueTest, WhatNoRequestWaitsForIsNotCompiled) {
   Add(0, "gone", 1);
   kept_.clear();
-  EXPECT_TRUE(Add(0, "next", 1)) << "the job of a request that is gone has no place";
+  EXPECT_TRUE(Add(0, "next", 1)) << "the job of a request that is gone counts no more";
   EXPECT_EQ(Begin(), "next");
   EXPECT_EQ(Begin(), "");
 }

@@ -1,4 +1,4 @@
-// Who waits for a compilation: the request that has the grammar, and no other.
+// A compilation delays the request that has the grammar, and no other.
 #include <chrono>
 #include <thread>
 
