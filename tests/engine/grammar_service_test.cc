@@ -1,0 +1,122 @@
+// Who waits for a compilation: the request that has the grammar, and no other.
+#include <chrono>
+#include <thread>
+
+#include "sluice/script_runner.hpp"
+#include "tests/engine/engine_grammar_fixture.h"
+
+namespace sluice::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+ScriptOptions Script() {
+  ScriptOptions options;
+  options.vocab = DefaultModel().vocab();
+  options.tokens = DefaultModel().tokenizer().Encode("a cat and a dog");
+  options.step_time = std::chrono::milliseconds(1);
+  return options;
+}
+
+struct ScriptEngine {
+  ScriptEngine(GrammarService& service, const ScriptOptions& options)
+      : runner(options),
+        engine(runner, DefaultModel().tokenizer(), {.grammars = &service}),
+        client(engine, 1024),
+        other(engine, 1024) {}
+
+  ScriptRunner runner;
+  Engine engine;
+  EngineClient client, other;
+};
+
+TEST(GrammarService, AScriptFollowsTheGrammar) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  const auto service = ServiceOf(*library);
+  ScriptOptions options = Script();
+  options.step_time = {};
+  for (const int64_t burst : {1, 3}) {
+    options.burst = burst;
+    ScriptEngine script(*service, options);
+    std::vector<RequestAddress> addresses;
+    for (const CheckedSchema& schema : kSchemas) {
+      addresses.push_back(script.client.Submit(GrammarRequest(schema.schema, 1, 1000)));
+    }
+    Drain(script.engine, {&script.client});
+    for (size_t i = 0; i < addresses.size(); ++i) {
+      ExpectMatch(kSchemas[i], script.client.Of(addresses[i]));
+    }
+  }
+}
+
+// The hostile client's grammars take all workers that they may have, one after the other.
+TEST(GrammarService, AHostileClientDelaysNoOthersTokensOrGrammar) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  const auto service = ServiceOf(*library);
+  ScriptEngine script(*service, Script());
+  std::vector<RequestAddress> hostile;
+  for (int i = 0; i < 4; ++i) {
+    hostile.push_back(script.other.Submit(GrammarRequest(WideSchema(1000, i))));
+    hostile.push_back(script.other.Submit(GrammarRequest(WideSchema(120, 100 + i))));
+  }
+  const RequestAddress plain = script.client.Submit(MakeRequest({1, 2}, 100));
+  const RequestAddress small = script.client.Submit(GrammarRequest(kSchemas[0].schema, 1, 1000));
+  const auto begin = Clock::now();
+  auto last = begin;
+  Clock::duration longest = {};
+  while (!script.client.HasEnded(plain) || !script.client.HasEnded(small)) {
+    const auto outputs = script.engine.Step();
+    script.client.Take(outputs);
+    script.other.Take(outputs);
+    longest = std::max(longest, Clock::now() - last);
+    last = Clock::now();
+  }
+  const auto milliseconds = [](Clock::duration time) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  };
+  RecordProperty("longest_step_ms", std::to_string(milliseconds(longest)));
+  RecordProperty("both_ms", std::to_string(milliseconds(last - begin)));
+  ExpectMatch(kSchemas[0], script.client.Of(small));
+  EXPECT_GT(script.engine.counters().compiling, 0) << "the hostile grammars were compiled too soon";
+  for (const RequestAddress& address : hostile) script.other.Abort(address);
+  Drain(script.engine, {&script.client, &script.other});
+}
+
+TEST(GrammarService, AClientHasABoundedNumberOfJobs) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  const auto service = ServiceOf(*library, {.compilers = 1, .max_client_jobs = 2});
+  ScriptEngine script(*service, Script());
+  std::vector<RequestAddress> addresses;
+  for (int i = 0; i < 4; ++i) {
+    addresses.push_back(script.other.Submit(GrammarRequest(WideSchema(300, i), 1, 4)));
+    if (i == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it has begun
+  }
+  const RequestAddress again = script.other.Submit(GrammarRequest(WideSchema(300, 2), 1, 4));
+  Drain(script.engine, {&script.other});
+  EXPECT_NE(script.other.Of(addresses[2]).end, GenerationEnd::kRejected);
+  EXPECT_EQ(script.other.Of(addresses[3]).end, GenerationEnd::kRejected);
+  EXPECT_EQ(script.other.Of(addresses[3]).code, ErrorCode::kExhausted);
+  EXPECT_NE(script.other.Of(again).end, GenerationEnd::kRejected) << "one job serves both";
+}
+
+// A hit of the cache is cheap enough for the thread of the steps.
+TEST(GrammarService, ACachedGrammarBeginsWithoutAWorker) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  const auto service = ServiceOf(*library);
+  ScriptEngine script(*service, Script());
+  script.client.Submit(GrammarRequest(kSchemas[0].schema, 1, 1));
+  Drain(script.engine, {&script.client});
+  script.client.Submit(GrammarRequest(kSchemas[0].schema, 1, 1));
+  EXPECT_EQ(script.engine.counters().compiling, 0);
+  EXPECT_EQ(script.engine.counters().waiting, 1);
+  Drain(script.engine, {&script.client});
+}
+
+TEST(GrammarService, RefusesOptionsOutOfRange) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  EXPECT_EQ(SentenceOf([&] { ServiceOf(*library, {.compilers = 0}); }),
+            "compilers = 0 is not allowed: [1, 256]");
+}
+
+}  // namespace
+}  // namespace sluice::test
