@@ -21,8 +21,8 @@ elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Relea
       -Werror=unused -Werror=sign-compare)
 endif()
 
-# For tests and what has a sanitizer: a test of the server is linked in 0.6 s of CPU with lld, in 1.2 with
-# GNU ld 2.40.
+# For what has a sanitizer: a test of the server is linked in 0.6 s of CPU with lld, in 1.2 with GNU
+# ld 2.40.
 find_program(SLUICE_LLD ld.lld)
 
 if(SLUICE_SANITIZE)

@@ -205,10 +205,9 @@ function(sluice_add_test_executable target folder labels libraries)
   endif()
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${sluice_own_warnings}>")
   if(NOT SLUICE_SANITIZE)  # the sanitizers' own run-time libraries want the shared ones
+    # Not by lld: beside a shared library that has an unwinder of its own it mixes the two, and an
+    # exception aborts.
     target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
-    if(SLUICE_LLD AND NOT SLUICE_CUDA)
-      target_link_options(${target} PRIVATE -fuse-ld=lld)
-    endif()
   endif()
 endfunction()
 

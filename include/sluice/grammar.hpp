@@ -70,8 +70,9 @@ struct GrammarOptions {
   // Of a JSON schema: objects have the listed properties alone unless additionalProperties allows
   // others.
   bool strict = true;
-  // Of JSON: white space where JSON allows it, at most so many characters in a row. 0: none.
-  int32_t max_whitespace = 16;
+  // Of JSON: white space where JSON allows it, at most so many characters in a row. 0: none. Where
+  // many may come, a model may go on with them until its output is cut.
+  int32_t max_whitespace = 1;
 
   friend bool operator==(const GrammarOptions&, const GrammarOptions&) = default;
 };

@@ -320,7 +320,8 @@ class Check(unittest.TestCase):
     def test_what_it_found_when_all_is_well(self):
         result = run("--check", "--model", MODEL, "--port", "0", "--api-key", "k")
         self.assertEqual((result.returncode, result.stderr), (0, b""))
-        lines = result.stdout.decode().splitlines()
+        lines = [line for line in result.stdout.decode().splitlines()
+                 if "grammars" not in line[:20]]  # which may be off
         self.assertEqual([line[:20].strip() for line in lines],
                          ["model          ok", "chat template  ok", "engine         ok",
                           "address        ok", "API keys       ok"])
@@ -337,7 +338,8 @@ class Check(unittest.TestCase):
             result = run("--check", "--json", "--port", port, "--chat-template", "/nowhere",
                          "--model", MODEL)
         self.assertEqual(result.returncode, 2)
-        checks = json.loads(result.stdout)["checks"]
+        checks = [check for check in json.loads(result.stdout)["checks"]
+                  if check["name"] != "grammars"]
         self.assertEqual([check["ok"] for check in checks], [True, False, True, False, True])
         self.assertIn("already in use", checks[3]["found"])
         self.assertIn("no such file: /nowhere", result.stderr.decode())

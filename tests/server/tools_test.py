@@ -192,7 +192,7 @@ class BuiltInModel(unittest.TestCase):
     """It has learnt no calls: a grammar makes it write them."""
 
     def test_calls_what_it_has_to(self):
-        with served.Server(SLUICE) as server:
+        with served.Server(SLUICE, "--grammar-library", sys.prefix) as server:
             client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
             try:
                 create(client, model="default", tools=TOOLS, tool_choice="required", seed=1)

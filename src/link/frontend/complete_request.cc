@@ -28,7 +28,7 @@ void CheckLogprobs(const SamplingParams& params, const EngineInfo& info) {
   ThrowInvalid("logprobs", ToText(int64_t{*params.logprobs}), RangeText(0, info.max_logprobs));
 }
 
-// Other limits are the engine's to check: not every engine has the same.
+// The engine checks the other limits, which differ between engines.
 void CheckGrammar(const OutputGrammar& grammar, const EngineInfo& info) {
   CheckInRange("grammar.kind", static_cast<int64_t>(grammar.kind), 0,
                static_cast<int64_t>(GrammarKind::kStructuralTag));

@@ -49,6 +49,7 @@ void Read(FrameReader& reader, Profile& to) {
   }
 }
 
+void Read(FrameReader& reader, OutputGrammar& to);
 template <typename T>
 void Read(FrameReader& reader, std::vector<T>& to);
 template <typename T>

@@ -104,7 +104,8 @@ std::string CallTag(const CallForm& form, const Tool& tool) {
   std::string schema = R"({"type":"json_schema","json_schema":)";
   schema.append(tool.parameters.empty() ? R"({"type":"object","properties":{}})" : tool.parameters);
   if (!form.style.empty()) schema.append(R"(,"style":)").append(Quoted(form.style));
-  schema.push_back('}');
+  // Without a bound some models go on with white space until the output is cut.
+  schema.append(R"(,"max_whitespace_cnt":1})");
   const std::string begin = std::string(form.before).append(tool.name).append(form.after_name);
   return Tag(begin, schema, form.after_arguments);
 }
