@@ -45,13 +45,13 @@ void AddGrammarFlags(CLI::App& command, GrammarFlags& flags) {
 }
 
 std::optional<OutputGrammar> GrammarOf(const GrammarFlags& flags) {
-  if (!flags.schema_path.empty()) {
+  if (flags.schema_path.has_value()) {
     return OutputGrammar{.kind = GrammarKind::kJsonSchema,
-                         .text = ReadTextFile("json_schema", flags.schema_path)};
+                         .text = ReadTextFile("json_schema", *flags.schema_path)};
   }
   if (flags.is_json_object) return OutputGrammar{};
-  if (!flags.grammar_path.empty()) {
-    std::string text = ReadTextFile("grammar", flags.grammar_path);
+  if (flags.grammar_path.has_value()) {
+    std::string text = ReadTextFile("grammar", *flags.grammar_path);
     const GrammarKind kind = grammar::LanguageOf(text);
     return OutputGrammar{.kind = kind, .text = std::move(text)};
   }
@@ -66,9 +66,9 @@ std::string_view FlagOf(const GrammarFlags& flags, const OutputGrammar& grammar,
                         std::string_view parameter) {
   // "json_schema", or "json_schema.size()"
   if (parameter.substr(0, parameter.find('.')) != Name(grammar.kind)) return "";
-  if (!flags.schema_path.empty()) return "json-schema";
+  if (flags.schema_path.has_value()) return "json-schema";
   if (flags.is_json_object) return "json-object";
-  if (!flags.grammar_path.empty()) return "grammar";
+  if (flags.grammar_path.has_value()) return "grammar";
   return flags.regex.has_value() ? "regex" : "choice";
 }
 

@@ -16,9 +16,9 @@ namespace sluice::cli {
 
 // At most one of these is given.
 struct GrammarFlags {
-  std::string schema_path;
+  std::optional<std::string> schema_path;
   bool is_json_object = false;
-  std::string grammar_path;
+  std::optional<std::string> grammar_path;
   std::optional<std::string> regex;
   std::vector<std::string> choices;
 };

@@ -2,10 +2,10 @@
 //
 // A parser is a machine over the bytes of the text. Its output is the same for every cut of the
 // text into pieces. It holds back only what may still become a marker or the head of a call, and
-// no more than kMostHeldBytes of it. White space around markers is part of them. What does not
-// become a call comes out as content, byte for byte. A call begins with its arguments, which come
-// out as they come. Where they cannot be read any further, the call ends as a
-// broken one, and the rest is content.
+// no more than kMostHeldBytes of it. White space between calls is part of the markers. What does
+// not become a call comes out as content, byte for byte. A call begins with its arguments, which
+// come out as they come. Where they cannot be read any further, the call ends as a broken one, and
+// the rest is content.
 #pragma once
 
 #include <cstddef>

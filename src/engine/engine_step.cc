@@ -196,7 +196,8 @@ void Engine::Impl::TakeRow(LiveRequest& request, const StepRow& planned,
   }
   if (request.phase == engine::RequestPhase::kRunning && result.failure.empty()) {
     request.computed = planned.tokens.empty() ? std::ssize(request.tokens)
-                                              : request.computed + std::ssize(planned.tokens);
+                                              : std::max(request.computed, request.shared) +
+                                                    std::ssize(planned.tokens);
   }
   const int64_t before = request.output_size();
   OutputRow row{.address = request.address, .first_token = before};

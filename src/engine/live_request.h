@@ -66,7 +66,10 @@ struct LiveRequest {
   // Rows bring tokens[0, to_bring), and from then on none: the model goes on from what it drew.
   int64_t to_bring = 0;
   int64_t brought = 0;
-  int64_t computed = 0;  // tokens that the cache has: the results of their rows have been read
+  // Tokens that the cache has, because the results of their rows have been read; and of a prefix at
+  // the last admission, which count once a row after them has succeeded.
+  int64_t computed = 0;
+  int64_t shared = 0;
   int32_t rows_in_flight = 0;
   int32_t draws_in_flight = 0;  // of these, that give tokens
 

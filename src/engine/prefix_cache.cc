@@ -124,6 +124,10 @@ void PrefixCache::TryKeep(const LiveRequest& request, int64_t pages) {
   if (match.pages > 0 && std::ssize(At(match.prefix).pages) == match.pages) {
     while (!At(match.prefix).pages.empty()) DropLastPage(match.prefix);
   }
+  // A place for the next one.
+  if (const int32_t oldest = LeastRecentlyUsed(); free_.empty() && oldest != place) {
+    while (!At(oldest).pages.empty()) DropLastPage(oldest);
+  }
 }
 
 // -1: no place has a prefix.

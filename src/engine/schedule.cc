@@ -231,7 +231,7 @@ void Schedule::Admit(PlannedStep& step) {
     request.phase = RequestPhase::kRunning;
     running_.push_back(&request);
     request.to_bring = to_bring;
-    request.brought = request.computed = cached;
+    request.brought = request.shared = cached;
     request.pages = pages;
     free_pages_ -= taken;
     cached_tokens_ += cached;
@@ -274,7 +274,7 @@ void Schedule::Preempt(LiveRequest& request, PlannedStep& step) {
   running_.pop_back();
   step.preempted.push_back(request.slot);
   GivePages(request);
-  request.brought = request.to_bring = request.computed = 0;
+  request.brought = request.to_bring = request.computed = request.shared = 0;
   Enqueue(request, first_waiting_);
   ++preemptions_;
 }

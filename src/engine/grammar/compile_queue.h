@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/grammar/request_grammar.h"
@@ -23,6 +25,7 @@ struct CompileJob {
   OutputGrammar grammar;
   // Those that have not gone meanwhile.
   std::vector<std::weak_ptr<RequestGrammar>> requests;
+  size_t hash = 0;  // of the text, so that different long ones are not compared
 
   bool IsLong() const { return grammar.text.size() > kLongText; }
   bool IsWanted() const {
@@ -38,9 +41,16 @@ class CompileQueue {
   // False: the client has too many.
   bool Add(int32_t client, const OutputGrammar& grammar,
            const std::shared_ptr<RequestGrammar>& request, int64_t most) {
+    const size_t hash = std::hash<std::string>{}(grammar.text);
     for (auto* jobs : {&waiting_, &running_}) {
       for (CompileJob& job : *jobs) {
-        if (job.grammar != grammar || !job.IsWanted()) continue;
+        if (job.hash != hash || job.grammar != grammar || !job.IsWanted()) continue;
+        // Another client's that waits would wait for the turns of that client.
+        if (jobs == &waiting_ && job.client != client) continue;
+        if (job.requests.size() == job.requests.capacity()) {
+          std::erase_if(job.requests, [](const auto& one) { return one.expired(); });
+          job.requests.reserve(2 * job.requests.size() + 8);
+        }
         job.requests.push_back(request);
         return true;
       }
@@ -49,7 +59,7 @@ class CompileQueue {
     if (Count(waiting_, [client](const CompileJob& job) { return job.client == client; }) >= most) {
       return false;
     }
-    waiting_.push_back({client, grammar, {request}});
+    waiting_.push_back({client, grammar, {request}, hash});
     return true;
   }
 

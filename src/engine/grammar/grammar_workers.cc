@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -136,13 +137,11 @@ void GrammarWorkers::Compile() {
     if (is_over_) return;
     lock.unlock();
     std::optional<Grammar> grammar;
-    Error error(ErrorCode::kExhausted, std::string(Name(job->grammar.kind)), "a grammar",
-                "one that there is memory for");
+    std::exception_ptr error;
     try {
       grammar = compiler_.Compile(job->grammar.kind, job->grammar.text, job->grammar.options);
-    } catch (const Error& thrown) {
-      error = thrown;
-    } catch (const std::exception&) {
+    } catch (...) {
+      error = std::current_exception();
     }
     lock.lock();
     const auto requests = jobs_.End(job);
@@ -151,15 +150,13 @@ void GrammarWorkers::Compile() {
       const std::shared_ptr<RequestGrammar> request = weak.lock();
       if (request == nullptr) continue;
       try {
-        if (grammar.has_value()) {
-          request->Begin(*grammar);
-          continue;
-        }
+        if (error != nullptr) std::rethrow_exception(error);
+        request->Begin(*grammar);
       } catch (const Error& thrown) {
-        error = thrown;
-      } catch (const std::exception&) {
+        request->Fail(thrown.code(), thrown.what(), thrown.parameter());
+      } catch (...) {
+        request->Fail(ErrorCode::kExhausted, "no memory for its grammar", "");
       }
-      request->Fail(error.code(), error.what(), error.parameter());
     }
     lock.lock();
     compiled_.fetch_add(1, std::memory_order_release);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 
 #include "engine/clock.h"
 #include "engine/grammar/grammar_workers.h"
@@ -16,10 +17,17 @@ void RequestGrammar::Begin(const Grammar& grammar) {
   state_.store(State::kReady, std::memory_order_release);
 }
 
-void RequestGrammar::Fail(ErrorCode code, const char* message, const std::string& parameter) {
+void RequestGrammar::Fail(ErrorCode code, std::string_view message,
+                          std::string_view parameter) noexcept {
   code_ = code;
-  message_ = message;
-  parameter_ = parameter;
+  try {
+    message_ = message;
+    parameter_ = parameter;
+  } catch (const std::bad_alloc&) {
+    code_ = ErrorCode::kExhausted;
+    message_.clear();
+    parameter_.clear();
+  }
   state_.store(State::kFailed, std::memory_order_release);
 }
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sluice/engine_messages.hpp"
@@ -42,7 +43,7 @@ class RequestGrammar final : public DrawMask, public std::enable_shared_from_thi
 
   // A worker's, one of the two, once.
   void Begin(const Grammar& grammar);
-  void Fail(ErrorCode code, const char* message, const std::string& parameter);
+  void Fail(ErrorCode code, std::string_view message, std::string_view parameter) noexcept;
 
   // A worker's: what the last draw left to do, unless it has been done.
   void Fill();

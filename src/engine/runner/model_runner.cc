@@ -174,14 +174,14 @@ class ModelRunner::Impl {
     request.has_state = false;
     request.params = {};
     sampler_.Remove(request.request);
-    if (request.has_sequence) decoder_.Remove(request.sequence);
+    if (request.has_sequence) decoder_.Remove(std::exchange(request.sequence, {}));
   }
 
   // The sequence changes its owner.
   void Keep(const KeptPrefix& kept) {
     Request& request = At(kept.slot);
     decoder_.Truncate(request.sequence, kept.tokens);
-    PrefixAt(kept.prefix) = request.sequence;
+    PrefixAt(kept.prefix) = std::exchange(request.sequence, {});
     request.has_sequence = false;
   }
 

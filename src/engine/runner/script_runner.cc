@@ -262,6 +262,8 @@ class ScriptRunner::Impl {
         request.failure = "its last row has ended with a status";
         request.failure_code = ErrorCode::kUnavailable;
         slots_.Fail(slot);
+        logprob_ids_.resize(logprob_ids_.size() + static_cast<size_t>(width), -1);
+        logprob_values_.resize(logprob_values_.size() + static_cast<size_t>(width), 0.0f);
         break;
       }
       tokens_.push_back({.id = id});

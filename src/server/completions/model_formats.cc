@@ -39,6 +39,13 @@ void ChooseCalls(CompletionRequest& asked, const ModelFormats& formats, OutputFo
     if (output.tools == ToolFormat::kNone) output.tools = ToolFormat::kHermes;
     return SetGrammar(asked, output, options, "tool_choice");
   }
+  // Their calls have no marker: JSON of a grammar would be taken for one.
+  const bool is_bare =
+      output.tools == ToolFormat::kLlamaJson || output.tools == ToolFormat::kPythonic;
+  if (asked.grammar.has_value() && is_bare) {
+    output.tools = ToolFormat::kNone;
+    return;
+  }
   if (output.tools == ToolFormat::kNone) {
     throw ApiFailure(
         {.message = "tools is not supported: the chat template of this model has no known form of "
@@ -72,7 +79,11 @@ ModelFormats FormatsOf(const ModelText& text, std::string_view tools, std::strin
 void ChooseOutput(CompletionRequest& asked, const ModelFormats& formats, std::string_view prompt) {
   OutputFormat& output = asked.output;
   if (asked.tools.separates_reasoning) output.reasoning = formats.reasoning;
-  output.opens_reasoning = OpensReasoning(output.reasoning, prompt);
+  // A grammar begins with the output and leaves no room for reasoning. A structural tag may have
+  // it.
+  const bool may_reason =
+      !asked.grammar.has_value() || asked.grammar->kind == GrammarKind::kStructuralTag;
+  output.opens_reasoning = may_reason && OpensReasoning(output.reasoning, prompt);
   if (asked.tools.may_call()) ChooseCalls(asked, formats, output);
   const bool is_parsed =
       output.tools != ToolFormat::kNone || output.reasoning != ReasoningFormat::kNone;

@@ -18,8 +18,14 @@ bool IsJsonProperty(std::string_view schema, std::string_view property) {
   simdjson::dom::element type;
   if (parser.parse(schema.data(), schema.size()).get(root) != simdjson::SUCCESS) return false;
   if (root["properties"][property].get(found) != simdjson::SUCCESS) return false;
-  if (found["type"].get(type) != simdjson::SUCCESS || !type.is_string()) return false;
-  return std::string_view(type) != "string";
+  if (found["type"].get(type) != simdjson::SUCCESS) return false;
+  if (type.is_string()) return std::string_view(type) != "string";
+  simdjson::dom::array types;
+  if (type.get(types) != simdjson::SUCCESS) return false;
+  for (const simdjson::dom::element one : types) {
+    if (!one.is_string() || std::string_view(one) == "string") return false;
+  }
+  return true;
 }
 
 std::unique_ptr<MarkupMachine> MakeToolMachine(ToolFormat format, std::span<const Tool> tools) {

@@ -17,7 +17,8 @@ struct CallForm {
   std::string_view after_arguments = {};
   std::string_view separator = {};
   std::string_view close = {};
-  bool has_marker = true;  // that no other text begins with
+  bool has_marker = true;         // that all calls begin with, and no other text
+  std::string_view trigger = {};  // that marker, where it is less than `before`
   std::string_view style = {};
 };
 
@@ -32,7 +33,8 @@ CallForm FormOf(ToolFormat format) {
       return {.before = "<tool_call>\n{\"name\": \"",
               .after_name = kArguments,
               .after_arguments = "}\n</tool_call>",
-              .separator = "\n"};
+              .separator = "\n",
+              .trigger = "<tool_call>"};
     case ToolFormat::kLlamaJson:
     case ToolFormat::kPythonic:  // its own form is no JSON
       return {.before = kName,
@@ -65,14 +67,15 @@ CallForm FormOf(ToolFormat format) {
       return {.before = "```json\n{\"name\": \"",
               .after_name = kParameters,
               .after_arguments = "}\n```",
-              .separator = "\n"};
+              .separator = "\n",
+              .has_marker = false};
     case ToolFormat::kHarmony:
       return {.before = "<|channel|>commentary to=functions.",
               .after_name = " <|constrain|>json<|message|>",
               .after_arguments = "<|call|>",
               .separator = "<|start|>assistant"};
     case ToolFormat::kFunctionary:
-      return {.before = ">>>", .after_name = "\n", .separator = "\n"};
+      return {.before = ">>>", .after_name = "\n", .separator = "\n", .has_marker = false};
     case ToolFormat::kFunctionTag:
       return {.before = "<function=",
               .after_name = ">",
@@ -83,6 +86,7 @@ CallForm FormOf(ToolFormat format) {
               .after_name = ">\n",
               .after_arguments = "\n</function>\n</tool_call>",
               .separator = "\n",
+              .trigger = "<tool_call>",
               .style = "qwen_xml"};
   }
   ThrowInvalid("format", "none", "a format of tool calls");
@@ -121,7 +125,8 @@ std::string Calls(const CallForm& form, std::string_view tags, bool is_parallel)
 
 std::string WithinText(const CallForm& form, std::string_view tags, bool is_parallel) {
   std::string text = R"({"type":"triggered_tags","triggers":[)";
-  text.append(Quoted(form.open.empty() ? form.before : form.open)).append(R"(],"tags":[)");
+  const std::string_view begin = form.trigger.empty() ? form.before : form.trigger;
+  text.append(Quoted(form.open.empty() ? begin : form.open)).append(R"(],"tags":[)");
   text.append(form.open.empty() ? std::string(tags) : Calls(form, tags, is_parallel));
   text.append(R"(],"at_least_one":false,"stop_after_first":)");
   return text.append(is_parallel ? "false}" : "true}");

@@ -110,6 +110,11 @@ void ReadObject(GrammarInput& to, const RequestValue& object, Use use) {
   object.ForEachField([&](const std::string& field, Json json) {
     const std::string name = Member(object, field);
     const RequestValue value(name, json);
+    // Each new name is compared with all of these.
+    if (seen.size() > kMostUnknownFields) {
+      object.Refuse("more than " + Number(kMostUnknownFields) + " fields",
+                    "at most " + Number(kMostUnknownFields));
+    }
     if (value.IsNull() || !seen.Add(field)) return value.Skip();
     if (use(field, value)) return;
     AddUnknown(name, to.unknown);

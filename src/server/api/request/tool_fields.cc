@@ -52,10 +52,16 @@ Tool ReadTool(dom::object object, const std::string& place) {
   const std::string name = place + ".function";
   const dom::object function = ObjectOf(object, "function", name);
   Tool tool = {.name = TextOf(function, "name", name + ".name")};
+  if (tool.name.empty()) ThrowInvalid(name + ".name", "", "1 to 64 letters, digits, _ and -");
   dom::element parameters;
   if (function["parameters"].get(parameters) == simdjson::SUCCESS && !parameters.is_null()) {
     if (!parameters.is_object()) {
       ThrowInvalid(name + ".parameters", Shown(parameters), "a JSON schema of an object");
+    }
+    dom::element type;
+    if (parameters["type"].get(type) == simdjson::SUCCESS &&
+        (!type.is_string() || std::string_view(type) != "object")) {
+      ThrowInvalid(name + ".parameters.type", Shown(type), "\"object\"");
     }
     tool.parameters = simdjson::minify(parameters);
     if (tool.parameters == "{}") tool.parameters.clear();
@@ -104,9 +110,14 @@ class Parsed {
 
 void ReadTools(ToolRequest& to, const RequestValue& value) {
   Parsed parsed(value);
+  if (parsed.json().size() > kMostToolBytes) {
+    ThrowInvalid("tools", Number(parsed.json().size()) + " bytes",
+                 "at most " + Number(kMostToolBytes) + " bytes");
+  }
   parsed.ForEachObject(value.name(), [&](dom::object object, const std::string& place) {
     if (to.tools.size() == kMostTools) {
-      ThrowInvalid("tools", "a list of more", "at most " + Number(kMostTools) + " tools");
+      ThrowInvalid("tools", "a list of more than " + Number(kMostTools),
+                   "at most " + Number(kMostTools) + " tools");
     }
     to.tools.push_back(ReadTool(object, place));
   });
@@ -175,7 +186,7 @@ void ReadToolField(ToolRequest& to, const RequestValue& value) {
 
 void FinishTools(ToolRequest& tools) {
   if (tools.choice != CallChoice::kRequired) return;
-  if (tools.tools.empty()) ThrowInvalid("tool_choice", "a call", "none or auto without tools");
+  if (tools.tools.empty()) ThrowInvalid("tools", "", "one tool or more with this tool_choice");
   if (tools.named.empty()) return;
   const auto found = std::ranges::find(tools.tools, tools.named, &Tool::name);
   if (found == tools.tools.end()) {

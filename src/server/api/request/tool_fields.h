@@ -19,6 +19,7 @@
 namespace sluice::server {
 
 inline constexpr size_t kMostTools = 128;
+inline constexpr size_t kMostToolBytes = size_t{1} << 20;  // of the JSON of all
 
 enum class CallChoice : uint8_t { kNone, kAuto, kRequired };
 

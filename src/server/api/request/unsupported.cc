@@ -20,7 +20,7 @@ struct Unsupported {
   bool is_asked_for_by_empty = false;  // {} turns it on
 };
 
-constexpr std::string_view kNoCalls = "answers are texts, not calls of functions";
+constexpr std::string_view kNoCalls = "chats have tools and tool_choice";
 constexpr std::string_view kOneModel = "the server has one model, without adapters";
 constexpr std::string_view kNoThinking = "chat_template_kwargs has what the chat template reads";
 constexpr std::string_view kUseMaxTokens = "max_tokens does it";
