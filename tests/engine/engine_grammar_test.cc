@@ -168,7 +168,7 @@ TEST_P(EngineGrammar, AnAbortWhileItIsCompiledEndsTheRequestAtOnce) {
   GrammarEngine engine = Make(service.get());
   std::vector<RequestAddress> addresses;
   for (int i = 0; i < 3; ++i) {
-    addresses.push_back(engine.client->Submit(GrammarRequest(WideSchema(500, i))));
+    addresses.push_back(engine.client->Submit(GrammarRequest(WideSchema(400, i))));
   }
   EXPECT_EQ(engine.engine->counters().compiling, 3);
   EXPECT_EQ(engine.engine->counters().waiting, 3);
