@@ -64,7 +64,9 @@ def main():
     has_server = has("serve --help") and shutil.which("curl") is not None
 
     library = root / "build/python-venv"
-    has_grammars = bool(list(library.glob("lib/python*/site-packages/xgrammar/*.so")))
+    # A sanitizer's program cannot load it.
+    has_grammars = bool(list(library.glob("lib/python*/site-packages/xgrammar/*.so"))) and has(
+        f"generate once --json-object --max-tokens 1 --quiet --grammar-library {library.resolve()}")
 
     def is_with_grammar(commands):
         return any(word in command for command in commands for word in NEEDS_GRAMMARS)

@@ -161,7 +161,7 @@ TEST(PrefixCache, ChangesNoToken) {
     cached += kept.engine.counters().cached_tokens;
     EXPECT_EQ(kept.engine.counters().free_pages, kept.runner.info().pages);
   }
-  EXPECT_GT(cached, 2000);
+  EXPECT_GT(cached, 1500);
 }
 
 }  // namespace

@@ -74,7 +74,12 @@ TEST(ToolFields, AreRefusedByTheirPlace) {
   ExpectBad(tool + R"({"type":"function","function":{"name":"g","strict":1}}])",
             "tools[1].function.strict", "true or false");
   ExpectBad(R"(,"tools":"f")", "tools", "a list");
-  ExpectBad(R"(,"tool_choice":"required")", "tool_choice", "none or auto without tools");
+  ExpectBad(R"(,"tool_choice":"required")", "tools", "one tool or more with this tool_choice");
+  ExpectBad(
+      R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"array"}}}])",
+      "tools[0].function.parameters.type", "\"object\"");
+  ExpectBad(R"(,"tools":[{"type":"function","function":{}}])", "tools[0].function.name",
+            "64 letters");
   ExpectBad(std::string(kTools) + R"(,"tool_choice":"f")", "tool_choice", "none, auto, required");
   ExpectBad(std::string(kTools) + R"(,"tool_choice":{"type":"function","function":{"name":"h"}})",
             "tool_choice.function.name", "the name of one of the tools");
