@@ -311,7 +311,7 @@ TEST(CompletionRequest, ToolsAreForChats) {
   for (const char* const field : {"\"tools\":[{}]", "\"tool_choice\":\"required\""}) {
     const std::string name = std::string(field).substr(1, std::string(field).find(':') - 2);
     ExpectBad(Api::kCompletions, std::string(",") + field, name,
-              name + " is not supported: answers are texts, not calls of functions",
+              name + " is not supported: chats have tools and tool_choice",
               "unsupported_parameter");
   }
   EXPECT_TRUE(Completion(",\"tools\":[],\"tool_choice\":\"auto\"").unknown.empty());
