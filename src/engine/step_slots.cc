@@ -64,7 +64,7 @@ StepSlot& StepSlots::Taken(std::string_view list, int32_t slot) {
   return taken;
 }
 
-// The length of a prefix, which has at least so many tokens.
+// Returns the length of a prefix, and checks that it has at least `tokens` tokens.
 int64_t& StepSlots::Prefix(std::string_view list, int32_t prefix, int64_t tokens) {
   CheckInRange(MemberName(list, "prefix"), prefix, 0, info_.max_prefixes - 1);
   int64_t& length = planned_prefixes_[static_cast<size_t>(prefix)];

@@ -70,6 +70,7 @@ class RandomSchedule {
     options.failure = [](const TokenSource& source, int64_t) {
       return std::string(Fails(source) ? "broken" : "");
     };
+    options.fails_to_begin = random_.Coin();
     return options;
   }
   EngineOptions RandomEngineOptions() {
@@ -79,7 +80,7 @@ class RandomSchedule {
             .max_waiting = random_.Between(10, 100),
             .max_waiting_tokens = random_.Between(50, 2000)};
   }
-  static bool Fails(const TokenSource& source) { return source.seed % 29 == 0; }
+  static bool Fails(const TokenSource& source) { return source.seed % 13 == 0; }
 
   void AddClient() { clients_.emplace_back(engine_); }
 

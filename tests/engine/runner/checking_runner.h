@@ -60,6 +60,7 @@ struct CheckingOptions {
   // Not empty: the row fails.
   std::function<std::string(const TokenSource&, int64_t index)> failure = {};
   ErrorCode failure_code = ErrorCode::kUnavailable;
+  bool fails_to_begin = false;  // a request with a failure never has a cache
   // Of a row that scores a prompt.
   std::function<void(StepRowResult& row)> spoil = {};
   std::function<void(int64_t step)> before_launch = {};
@@ -170,11 +171,12 @@ class CheckingRunner final : public StepRunner {
     ASSERT_LE(tokens, prefix.tokens.size());
     ASSERT_LT(tokens, slot.tokens.size());
     EXPECT_EQ(shared.tokens % options_.info.page_tokens, 0);
+    shared_tokens += shared.tokens;
+    if (slot.has_failed) return;
     slot.cache.assign(prefix.tokens.begin(), prefix.tokens.begin() + shared.tokens);
     slot.pages.assign(prefix.pages.begin(),
                       prefix.pages.begin() + static_cast<ptrdiff_t>(PagesOf(tokens)));
     EXPECT_TRUE(std::ranges::equal(slot.cache, std::span(slot.tokens).first(tokens)));
-    shared_tokens += shared.tokens;
   }
 
   void Trim(const TrimmedPrefix& trim) {
@@ -212,7 +214,7 @@ class CheckingRunner final : public StepRunner {
     }
     for (const int32_t slot : plan.preempted) {
       ASSERT_TRUE(At(slot).has_value());
-      EXPECT_FALSE(At(slot)->cache.empty()) << "nothing to give back";
+      EXPECT_TRUE(At(slot)->has_failed || !At(slot)->cache.empty()) << "nothing to give back";
       At(slot)->cache.clear();
       At(slot)->pages.clear();
       ++preempted;
@@ -231,6 +233,8 @@ class CheckingRunner final : public StepRunner {
                               .prompt_logprob_width = request.prompt_logprob_width,
                               .tokens = prompt,
                               .cache = {}};
+      Slot& slot = *At(request.slot);
+      slot.has_failed = options_.fails_to_begin && !options_.failure(slot.source, 0).empty();
     }
     for (const SharedPrefix& shared : plan.shared) Share(shared);
     for (const TrimmedPrefix& trim : plan.trimmed) Trim(trim);
