@@ -17,6 +17,9 @@ namespace sluice::test {
 
 class RawFrontend {
  public:
+  // More than any test takes: on a slow machine every token may come in a frame of its own.
+  static constexpr int64_t kCredits = link::kMostCredits;
+
   explicit RawFrontend(const std::string& endpoint) {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::sndhwm, 0);
@@ -36,7 +39,7 @@ class RawFrontend {
                    i + 1 < parts.size() ? zmq::send_flags::sndmore : zmq::send_flags::none);
     }
   }
-  void SayHello(int64_t credits = 1000) {
+  void SayHello(int64_t credits = kCredits) {
     number_ = 0;
     link::WriteHello({link::FrameType::kHello, 0, number_++},
                      {.name = "raw", .pid = 42, .credits = credits}, frame_);
@@ -88,7 +91,7 @@ class RawFrontend {
     return read_;
   }
   // Says hello and takes the READY.
-  link::Ready Connect(int64_t credits = 1000) {
+  link::Ready Connect(int64_t credits = kCredits) {
     SayHello(credits);
     const link::EngineFrame& frame = Expect(link::FrameType::kReady);
     epoch_ = frame.head.epoch;
