@@ -8,7 +8,7 @@
 #include "json/writer.h"
 #include "server/api/request/tokens_request.h"
 #include "server/error_response.h"
-#include "server/page.h"
+#include "server/page/page.h"
 #include "server/tokens.h"
 #include "server/tracked_answer.h"
 #include "sluice/version.hpp"
