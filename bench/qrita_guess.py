@@ -79,27 +79,25 @@ def outliers(logits, top_p, sigma):
 
 
 def rows_of(sluice, kind, vocab, rows):
-    """Rows, and the machine and commit of the command that wrote them."""
+    """Rows, and the machine that wrote them."""
     with tempfile.TemporaryDirectory() as folder:
         path, about = Path(folder, "rows.bin"), Path(folder, "about.json")
         subprocess.run([sluice, "bench", "rows", "--distribution", kind, "--vocab", str(vocab), "--rows", str(rows),
                         "--output", path, "--json", about], check=True, stdout=subprocess.DEVNULL)
-        report = json.loads(about.read_text(encoding="utf-8"))
-        return (np.fromfile(path, np.float32).reshape(rows, vocab),
-                {name: report[name] for name in ("env", "commit")})
+        return np.fromfile(path, np.float32).reshape(rows, vocab), json.loads(about.read_text(encoding="utf-8"))["env"]
 
 
 def study(sluice, table, vocab, rows):
-    found, about = [], {}
+    found, env = [], {}
     for kind in ("peaked", "mid", "flat"):
-        logits, about = rows_of(sluice, kind, vocab, rows)
+        logits, env = rows_of(sluice, kind, vocab, rows)
         for name, guess in guesses(table).items():
             for top_p in SHARES:
                 gathered, hits = outliers(logits, top_p, guess(top_p))
                 found.append({"bench": "qrita_guess", "task": f"p{top_p:g}", "distribution": kind, "vocab": vocab,
                               "rows": rows, "guess": name, "deviations": round(guess(top_p), 3),
                               "outliers": gathered, "hit_rate": hits})
-    return found, about
+    return found, env
 
 
 def main():
@@ -114,11 +112,14 @@ def main():
         print("qrita_guess: no vLLM with the table; the rows of `paper` are left out", file=sys.stderr)
     elif len(table) != 200:
         sys.exit(f"qrita_guess: {TABLE_NAME} has {len(table)} entries, and 200 are expected")
-    found, about = study(arguments.sluice, table, *((4096, 4) if arguments.quick else (128256, 16)))
+    found, env = study(arguments.sluice, table, *((4096, 4) if arguments.quick else (128256, 16)))
     for row in found:
         print(f"{row['distribution']:8}{row['task']:7}{row['guess']:10}{row['deviations']:8.3f}"
               f"{row['outliers']:12.0f}{row['hit_rate']:8.3f}")
     if arguments.json:
+        commit = subprocess.run(["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"],
+                                cwd=Path(__file__).parent, capture_output=True, text=True, check=False).stdout.strip()
+        about = {"env": env, "commit": commit}
         lines = ",\n".join("  " + json.dumps(row) for row in found)
         Path(arguments.json).write_text(json.dumps(about)[:-1] + f', "rows": [\n{lines}\n]}}\n', encoding="utf-8")
 
