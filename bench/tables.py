@@ -209,6 +209,12 @@ RESEARCH = [
           [of(f"p = {p}", {"task": f"p{p}"}, parts=[{"value": "hit_rate_before"}, {"value": "hit_rate_after"}])
            for p in (0.5, 0.7, 0.9, 0.95)],
           where={"bench": "cuda_truncation"}, decimals=2, note="Guess / table."),
+    table("research-qrita-guess", "qrita-guess-cpu.json",
+          [(label, {"guess": name}) for label, name in
+           (("`paper`: the table in vLLM 0.33", "paper"), ("`quantile`: our formula for that table", "quantile"),
+            ("`formula`: the guess here", "formula"))],
+          [of(f"p = {p}", {"task": f"p{p}"}) for p in (0.5, 0.7, 0.9, 0.95)],
+          where={"distribution": "mid"}, value="outliers", decimals=0),
     table("research-clusters-trained", "head-trained-cpu.json",
           [of((name, str(clusters)), {"metric": metric, "clusters": clusters})
            for name, metric in (("balls", "euclidean"), ("cones", "spherical")) for clusters in (500, 1000)],

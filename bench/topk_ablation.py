@@ -4,10 +4,11 @@ that overlap more and less, and the sample or the secant of counts after them.
 
     python3 bench/topk_ablation.py [--columns N]... [--batch B]... [--k K] [--json FILE]
 
-Scores are N(0, 1). A hint of an overlap has that share of the true answer, the rest are any indices
-of the row. It is no answer of a step before, where other indices still have large scores: such a
-hint gives a higher mean, so these figures say nothing of hints of real steps. Times are of graph
-replays (cuda_graphs.call_us), and every answer is compared.
+Scores are N(0, 1). A hint of an overlap is made in two ways. `made` has that share of the true answer
+and any indices of the row. `step` is the whole answer of a step before: scores with a correlation
+such that this share of their answer stays, so the others still have large scores and the mean of the
+hinted scores is higher. bench/topk_traces.py takes the steps of a model. Times are of graph replays
+(cuda_graphs.call_us), rounds are those of the refine phase, and every answer is compared.
 """
 
 import argparse
@@ -25,6 +26,7 @@ import sluice
 from sluice.tensors import TopkTensors, plan_topk
 
 OVERLAPS = (0, 1.5, 44, 90, 100)  # percent
+STEP_OVERLAPS = (1.5, 44, 90)
 COLUMNS, BATCHES = (32768, 70000, 131072), (1, 16, 64)
 
 
@@ -33,6 +35,22 @@ def hint_of(expected, columns, percent):
     hint = torch.randint(columns, expected.shape, device="cuda")
     is_hit = torch.rand(expected.shape, device="cuda") < percent / 100
     return hint.where(~is_hit, expected).int()
+
+
+def step_before(scores, correlation, noise):
+    """Scores of a step before, N(0, 1) as these are."""
+    return correlation * scores + (1.0 - correlation**2) ** 0.5 * noise
+
+
+def hint_of_step(scores, k, expected, percent):
+    """The answer of a step before of which `percent` are in this answer, and how many are."""
+    noise, low, high = torch.randn_like(scores), 0.0, 1.0
+    for _ in range(12):
+        middle = (low + high) / 2
+        hint = first_k(step_before(scores, middle, noise), k)
+        share = torch.stack([torch.isin(a, b).float().mean() for a, b in zip(hint, expected)]).mean().item()
+        low, high = (middle, high) if share < percent / 100 else (low, middle)
+    return hint.int(), share
 
 
 def variants(scores, k, expected):
@@ -44,8 +62,12 @@ def variants(scores, k, expected):
     yield "threshold of the call before", (plan._replace(guess="threshold"), None)
     for guess in ("hint", "secant"):
         for percent in OVERLAPS:
-            yield f"{guess}, {percent} %", (plan._replace(guess=guess),
-                                            hint_of(expected, scores.shape[1], percent))
+            yield f"{guess}, made, {percent} %", (plan._replace(guess=guess),
+                                                  hint_of(expected, scores.shape[1], percent))
+    for percent in STEP_OVERLAPS:
+        hint, share = hint_of_step(scores, k, expected, percent)
+        for guess in ("hint", "secant"):
+            yield f"{guess}, step, {100 * share:.1f} %", (plan._replace(guess=guess), hint)
 
 
 def measure(scores, k, plan, hint, expected):
@@ -63,7 +85,8 @@ def measure(scores, k, plan, hint, expected):
     wrong = int((out.indices.long() != expected).any(dim=1).sum())
     work = out.work.view(torch.uint8)
     return {"us": call_us(call), "wrong_rows": wrong, "reads": int(work[:, 1].max()),
-            "candidates": int(out.work[:, 1].max())}
+            "mean_reads": round(work[:, 1].float().mean().item(), 3),
+            "rounds": int(work[:, 2].max()), "candidates": int(out.work[:, 1].max())}
 
 
 def run(options, out):

@@ -30,7 +30,9 @@ from sluice.tensors import TopkTensors, plan_topk
 
 ROWS = (1, 16)
 BINS = 10
-GUESSES = {"sample": None, "hint": 0, "hint-shifted": 1}  # how far a hint is moved
+# How far a hint is moved, and the plan's guess.
+GUESSES = {"sample": (None, None), "hint": (0, "hint"), "hint-shifted": (1, "hint"),
+           "secant": (0, "secant"), "secant-shifted": (1, "secant")}
 CARRIED = "threshold"  # a float a row, from step to step
 
 
@@ -44,9 +46,10 @@ def outputs(rows, k):
 def call_of(scores, lengths, k, guess, hint):
     """(the call, its outputs)"""
     out, keywords = outputs(len(scores), k), {}
-    if GUESSES[guess] is not None:
-        keywords = {"hint": hint, "hint_shift": GUESSES[guess],
-                    "plan": plan_topk(scores, k)._replace(guess="hint")}
+    shift, name = GUESSES[guess]
+    if shift is not None:
+        keywords = {"hint": hint, "hint_shift": shift,
+                    "plan": plan_topk(scores, k)._replace(guess=name)}
 
     def call(_=0):
         sluice.topk(scores, k, lengths=lengths, out=out, **keywords)
@@ -128,8 +131,10 @@ def study(layer, index, context, options):
         call()
         if not torch.equal(out.indices.long(), expected[1:]):
             raise RuntimeError(f"{guess} is wrong")
-        reads = Counter(out.work.view(torch.uint8)[:, 1].tolist())
-        result[f"{guess}_reads"] = {str(count): rows for count, rows in sorted(reads.items())}
+        work = out.work.view(torch.uint8)
+        for column, name in ((1, "reads"), (2, "rounds")):
+            counts = Counter(work[:, column].tolist())
+            result[f"{guess}_{name}"] = {str(count): rows for count, rows in sorted(counts.items())}
     result[f"{CARRIED}_reads"] = carried_reads(scores, lengths, k, expected)
     return result
 

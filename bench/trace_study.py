@@ -140,7 +140,7 @@ class Study:
         order = np.random.default_rng(1).permutation(len(logits))
         for name, guess in (("gaussian", Truncation(top_p, room, False)),
                             ("table", Truncation(top_p, room, True)),
-                            ("paper", Truncation(top_p, None, False))):  # no bound; named so in the file
+                            ("formula", Truncation(top_p, None, False))):  # without a bound
             judged = [guess.holds(logits[i], boundaries[i]) for i in order][half:]
             self.add("truncation", setting, traces, guess=name,
                      room=None if guess.room is None else room, asked=len(judged),
@@ -246,7 +246,7 @@ def report(rows):
     table("The CPU's guess: rows that certified decides from one read",
           ["", "backend", "rows", "holds", "reads"],
           [[r["setting"], r["backend"], r["asked"], r["holds"], r["reads"]] for r in of("guess")])
-    table(f"Truncation by deviations, with the room of a batch of {BATCH} (paper: no bound)",
+    table(f"Truncation by deviations, with the room of a batch of {BATCH} (formula: no bound)",
           ["", "guess", "room", "rows", "holds", "gathers"],
           [[r["setting"], r["guess"], r["room"] or "any", r["asked"], r["holds"], r["gathered"]]
            for r in of("truncation")])

@@ -187,8 +187,8 @@ void Ablation(DeviceReport& report, int64_t vocab, int64_t batch, const HostRows
 }
 
 // The guess for p of truncation.cuh without a bound on its memory: does it hold the nucleus, and
-// how many it gathers. It is lower than the table that Qrita has in vLLM. The fields of the JSON
-// have "paper" in their names because the committed results do.
+// how many it gathers. It is lower than the table that Qrita has in vLLM; bench/qrita_guess.py
+// compares them.
 struct WideGuess {
   int hits = 0;
   double outliers = 0;
@@ -264,7 +264,8 @@ void HitRates(DeviceReport& report, int64_t vocab, std::string_view kind, const 
     report.Row(
         "{\"bench\": \"cuda_truncation\", \"task\": \"p%g\", \"dtype\": \"float32\", \"vocab\": "
         "%lld, \"batch\": %zu, \"distribution\": \"%s\", \"mean_kept\": %.1f, \"hit_rate_before\": "
-        "%.3f, \"hit_rate_after\": %.3f, \"paper_hit_rate_unbounded\": %.3f, \"paper_outliers\": "
+        "%.3f, \"hit_rate_after\": %.3f, \"formula_hit_rate_unbounded\": %.3f, "
+        "\"formula_outliers\": "
         "%.0f, \"exact\": %s}",
         static_cast<double>(p), static_cast<long long>(vocab), kBatch, std::string(kind).c_str(),
         kept, before, after, wide.hits / static_cast<double>(kBatch), wide.outliers,

@@ -22,6 +22,7 @@
 #include "sluice/params.hpp"
 #include "sluice/prompt_logprobs.hpp"
 #include "sluice/text_stream.hpp"
+#include "sluice/top_k_head.hpp"
 
 namespace sluice {
 
@@ -31,8 +32,9 @@ enum class HeadChoice : uint8_t {
   kDense,
   kDither4,
   kStrict,
+  kClusters,  // a TopKHead of the caller's: rows in clusters, of Sluice::research
 };
-std::string_view Name(HeadChoice choice);  // "auto", "dense", "dither4", "strict"
+std::string_view Name(HeadChoice choice);  // "auto", "dense", "dither4", "strict", "clusters"
 HeadChoice HeadChoiceByName(std::string_view name);
 
 struct GenerationRequest {
@@ -61,8 +63,8 @@ struct GenerationReports {
   bool HasSets() const { return cuts || kept || masses; }
 };
 
-// The planes of a choice; nothing for the dense head. kAuto builds them where requests like
-// `params` gain by them, with this much to report.
+// The planes of a choice; nothing for the dense head and for clusters. kAuto builds them where
+// requests like `params` gain by them, with this much to report.
 std::optional<HeadPlanes> HeadPlanesFor(HeadChoice choice, const Checkpoint& checkpoint,
                                         const SamplingParams& params,
                                         const GenerationReports& reports = {},
@@ -70,8 +72,9 @@ std::optional<HeadPlanes> HeadPlanesFor(HeadChoice choice, const Checkpoint& che
                                         const ParallelFor& parallel = {});
 
 struct GeneratorOptions {
-  std::optional<HeadPlanes> planes = {};  // of checkpoint.head(); none: the dense head serves
-  int64_t prompt_chunk = 512;             // tokens of the prompt that one Prefill takes
+  std::optional<HeadPlanes> planes = {};      // of checkpoint.head(); none: the dense head serves
+  std::shared_ptr<TopKHead> top_k_head = {};  // of checkpoint.head(), in place of planes
+  int64_t prompt_chunk = 512;                 // tokens of the prompt that one Prefill takes
   GenerationReports reports = {};
   Limits limits = {};
   Backend backend = Backend::kAuto;

@@ -21,7 +21,8 @@ struct ModelRunnerOptions {
   // Ended requests that stay in the cache while it has room, for requests that begin alike. 0:
   // none.
   int32_t max_prefixes = 1024;
-  std::optional<HeadPlanes> planes = {};  // of checkpoint.head(); none: the dense head serves
+  std::optional<HeadPlanes> planes = {};      // of checkpoint.head(); none: the dense head serves
+  std::shared_ptr<TopKHead> top_k_head = {};  // of checkpoint.head(), in place of planes
   Limits limits = {};
   Backend backend = Backend::kAuto;
   ParallelFor parallel = {};

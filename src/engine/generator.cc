@@ -128,6 +128,7 @@ engine::HeadStageOptions OptionsOfHead(const Checkpoint& checkpoint,
                                        const GeneratorOptions& options) {
   return {.head = checkpoint.head(),
           .planes = options.planes,
+          .top_k_head = options.top_k_head,
           .logit_softcap = checkpoint.model().info().logit_softcap,
           .max_rows = request.choices,
           .logprob_width = LogprobWidth(checkpoint, request),

@@ -1,6 +1,6 @@
 // Every way to select on a CPU by name: the core's, and six that papers describe, built to compare
 // with them. All give the same Cut, bit for bit; an algorithm changes the time, never the answer.
-// docs/research/algorithms.md says what each is worth. Link Sluice::research.
+// docs/research/top-p-on-cpu.md says what each is worth. Link Sluice::research.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // The head by clusters of rows: a centroid and a radius bound the logits of all rows of a cluster,
-// so that clusters which cannot matter are not read. docs/research/clusters.md says what they gain:
-// next to nothing on heads of trained models, most of the read on heads that do have their rows in
-// clusters. The certified head to use is certified_head.hpp. Link Sluice::research.
+// so that clusters which cannot matter are not read. docs/research/csv-decode.md says what they
+// gain: next to nothing on heads of trained models, most of the read on heads that do have their
+// rows in clusters. The certified head to use is certified_head.hpp. Link Sluice::research.
 #pragma once
 
 #include <cstddef>
@@ -165,6 +165,10 @@ class ClusterSearch {
 
   // hidden: one row, any dtype.
   ClusterAnswer Search(const MatrixView& hidden, const ClusterQuestion& question);
+
+  // For sequences that share one search. position: the questions that this sequence has had before;
+  // its first `first_steps` have the larger budget.
+  ClusterAnswer Search(const MatrixView& hidden, const ClusterQuestion& question, int64_t position);
 
   // The upper bound of each cluster's logits for a hidden state, as `Search` has it. Takes memory,
   // unlike `Search`.

@@ -36,6 +36,17 @@ int32_t WidestLists(std::span<const HeadRow> rows, int64_t vocab) {
   return static_cast<int32_t>(widest);
 }
 
+// Why the head for the first k tokens cannot serve. Its row has no other logits to report.
+DenseCause CauseForTopK(const SamplingParams& params, int64_t output_length, int64_t vocab,
+                        float logit_softcap, const GenerationReports& reports) {
+  if (logit_softcap != 0.0f) return DenseCause::kSoftCap;
+  if (params.logprobs.has_value() || reports.logits) return DenseCause::kLogprobs;
+  if (ChangesLogits(params, output_length)) return DenseCause::kAdjustments;
+  const bool is_first = semantics::FilterClassOf(params.Select(), params.draw_method, vocab) ==
+                        semantics::FilterClass::kFirst;
+  return is_first && !reports.HasSets() ? DenseCause::kNone : DenseCause::kMass;
+}
+
 }  // namespace
 
 DenseCause CauseOf(const SamplingParams& params, int64_t output_length, int64_t vocab,
@@ -114,19 +125,24 @@ void HeadStage::Sample(const MatrixView& hidden, std::span<const HeadRow> rows, 
   results_.Resize(rows.size(), vocab_, width, options_.reports);
   // Each row gets the head that it needs, whatever its neighbours do.
   routes_.clear();
+  const bool has_top_k = options_.top_k_head != nullptr;
   for (const HeadRow& row : rows) {
     const int64_t output_length =
         std::ssize(sampler.Tokens(row.request)) - sampler.PromptLength(row.request);
-    const DenseCause cause = !certified_.has_value() ? DenseCause::kNone
+    const auto cause_of = has_top_k ? CauseForTopK : CauseOf;
+    const DenseCause cause = !has_top_k && !certified_.has_value() ? DenseCause::kNone
                              : row.mask != nullptr
                                  ? DenseCause::kAdjustments
-                                 : CauseOf(*row.params, output_length, options_.head.weight.rows,
-                                           options_.logit_softcap, options_.reports);
-    const bool is_certified = certified_.has_value() && cause == DenseCause::kNone;
-    if (!is_certified) ++stats.dense_rows[static_cast<size_t>(cause)];
-    routes_.push_back(is_certified ? Route::kCertified : Route::kDense);
+                                 : cause_of(*row.params, output_length, options_.head.weight.rows,
+                                            options_.logit_softcap, options_.reports);
+    const Route route = cause != DenseCause::kNone ? Route::kDense
+                        : has_top_k                ? Route::kTopK
+                        : certified_.has_value()   ? Route::kCertified
+                                                   : Route::kDense;
+    if (route == Route::kDense) ++stats.dense_rows[static_cast<size_t>(cause)];
+    routes_.push_back(route);
   }
-  for (const Route route : {Route::kDense, Route::kCertified}) {
+  for (const Route route : {Route::kDense, Route::kCertified, Route::kTopK}) {
     indices_.clear();
     for (size_t i = 0; i < rows.size(); ++i) {
       if (routes_[i] == route) indices_.push_back(i);
@@ -136,6 +152,8 @@ void HeadStage::Sample(const MatrixView& hidden, std::span<const HeadRow> rows, 
     const MatrixView states = Gather(hidden);
     if (route == Route::kDense) {
       SampleDense(states, rows, sampler, stats);
+    } else if (route == Route::kTopK) {
+      SampleTopK(states, rows, sampler, stats);
     } else {
       SampleCertified(states, rows, sampler, stats);
     }
@@ -257,6 +275,55 @@ void HeadStage::SampleCertified(const MatrixView& hidden, std::span<const HeadRo
   if (!is_reported) return;
   ReportCertified(hidden);
   stats.report_ns += clock.Lap();
+}
+
+// A row with the first k logits and no others gives the token of all: top-k keeps these k, and no
+// rule after it looks at another.
+void HeadStage::SampleTopK(const MatrixView& hidden, std::span<const HeadRow> rows,
+                           Sampler& sampler, GenerationStats& stats) {
+  Clock clock;
+  const auto vocab = static_cast<int64_t>(vocab_);
+  const MatrixView& weight = options_.head.weight;
+  requests_.clear();
+  for (size_t i = 0; i < indices_.size(); ++i) {
+    const HeadRow& row = rows[indices_[i]];
+    requests_.push_back({.request = row.request});
+    const SelectParams select = row.params->Select();
+    const bool is_greedy = Has(semantics::RulesOf(select, vocab), semantics::Filter::kGreedy);
+    const size_t k = is_greedy ? 1 : std::min(static_cast<size_t>(select.top_k), vocab_);
+    first_ids_.resize(k);
+    first_logits_.resize(k);
+    const MatrixView state{hidden.Row(static_cast<int64_t>(i)), 1, hidden.columns, hidden.stride,
+                           hidden.dtype};
+    const int64_t position =
+        std::ssize(sampler.Tokens(row.request)) - sampler.PromptLength(row.request);
+    const TopKAnswer answer = options_.top_k_head->TopK(state, position, first_ids_, first_logits_);
+    float* const logits = logits_.data() + i * vocab_;
+    if (answer.holds) {
+      std::fill_n(logits, vocab_, -std::numeric_limits<float>::infinity());
+      for (size_t j = 0; j < k; ++j) logits[first_ids_[j]] = first_logits_[j];
+    } else {
+      sluice::Project(options_.head, state, {}, {logits, 1, vocab, vocab}, WithWorkspace());
+    }
+    const bool is_dense = answer.is_whole || !answer.holds;
+    const int64_t dense_bytes = vocab * weight.columns * static_cast<int64_t>(SizeOf(weight.dtype));
+    part_.certificates[i] = {.path = is_dense ? CertifiedPath::kDense : CertifiedPath::kPlanes,
+                             .reason = !answer.holds ? DenseReason::kHidden
+                                       : is_dense    ? DenseReason::kSurvivors
+                                                     : DenseReason::kNone,
+                             .survivors = static_cast<int32_t>(answer.rows)};
+    Add({.rows = 1,
+         .dense_rows = is_dense ? 1 : 0,
+         .survivors = answer.rows,
+         .bytes_read = answer.bytes + (answer.holds ? 0 : dense_bytes),
+         .dense_bytes = dense_bytes},
+        stats.certified);
+  }
+  stats.head_ns += clock.Lap();
+  const LogitsView logits{logits_.data(), std::ssize(indices_), vocab, vocab};
+  sampler.Step({logits, requests_},
+               {.tokens = part_.tokens, .emitted = std::span(emitted_).first(indices_.size())});
+  stats.select_ns += clock.Lap();
 }
 
 // Notes what the step draws with, before its tokens are accepted.

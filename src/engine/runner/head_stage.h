@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -33,6 +34,7 @@ HeadChoice ChosenHead(HeadChoice choice, const MatrixView& weight, const Samplin
 struct HeadStageOptions {
   DenseHead head = {};
   std::optional<HeadPlanes> planes = {};
+  std::shared_ptr<TopKHead> top_k_head = {};
   float logit_softcap = 0.0f;
   int64_t max_rows = 1;
   int32_t logprob_width = 0;  // of the widest list of a row
@@ -86,7 +88,7 @@ class HeadStage {
              GenerationStats& stats);
 
  private:
-  enum class Route : uint8_t { kDense, kCertified };
+  enum class Route : uint8_t { kDense, kCertified, kTopK };
 
   MatrixView Gather(const MatrixView& hidden);
   void Scatter();
@@ -96,6 +98,8 @@ class HeadStage {
                    GenerationStats& stats);
   void SampleCertified(const MatrixView& hidden, std::span<const HeadRow> rows, Sampler& sampler,
                        GenerationStats& stats);
+  void SampleTopK(const MatrixView& hidden, std::span<const HeadRow> rows, Sampler& sampler,
+                  GenerationStats& stats);
   void NoteDraws(std::span<const HeadRow> rows, const Sampler& sampler);
   void ReportCertified(const MatrixView& hidden);
 
@@ -116,6 +120,9 @@ class HeadStage {
   std::vector<RequestHandle> handles_;
   std::vector<int32_t> ids_;
   std::vector<RowStatus> statuses_;
+  // The answer of the head for the first k tokens:
+  std::vector<int32_t> first_ids_;
+  std::vector<float> first_logits_;
   // The reported values of certified rows:
   std::vector<SelectParams> params_;
   std::vector<NoiseKey> keys_;

@@ -63,6 +63,7 @@ engine::HeadStageOptions OptionsOfHead(const Checkpoint& checkpoint,
                                        const ModelRunnerOptions& options) {
   return {.head = checkpoint.head(),
           .planes = options.planes,
+          .top_k_head = options.top_k_head,
           .logit_softcap = checkpoint.model().info().logit_softcap,
           .max_rows = options.max_requests,
           .logprob_width = WidestLists(checkpoint, options.max_logprobs),

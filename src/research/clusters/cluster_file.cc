@@ -36,6 +36,10 @@ class MappedClusters : public HeadClusters::Impl {
 };
 
 void CheckHeader(const std::string& path, const ClusterHeader& header, size_t bytes) {
+  if (std::memcmp(header.magic, kPlaneMagic, sizeof header.magic) == 0) {
+    Refuse(path, "planes of a certified head",
+           "clusters of a head, which HeadClusters::Save wrote");
+  }
   if (std::memcmp(header.magic, kClusterMagic, sizeof header.magic) != 0) {
     Refuse(path, "does not begin with SLUICEHC", "a file that HeadClusters::Save wrote");
   }

@@ -208,6 +208,11 @@ void ClusterSearch::TakeAll(const ClusterQuestion& question, ClusterAnswer& answ
 }
 
 ClusterAnswer ClusterSearch::Search(const MatrixView& hidden, const ClusterQuestion& question) {
+  return Search(hidden, question, pace_.steps);
+}
+
+ClusterAnswer ClusterSearch::Search(const MatrixView& hidden, const ClusterQuestion& question,
+                                    int64_t position) {
   CheckQuestion(question, head_.weight.rows);
   CheckHidden(hidden, clusters_);
   Widen(hidden, hidden_);
@@ -225,7 +230,8 @@ ClusterAnswer ClusterSearch::Search(const MatrixView& hidden, const ClusterQuest
   std::make_heap(heap_.begin(), heap_.end(), [&](int32_t a, int32_t b) {
     return bounds_[static_cast<size_t>(a)] < bounds_[static_cast<size_t>(b)];
   });
-  const double rows = RowsOfNext(pace_, budget_, head_.weight.rows);
+  const double rows =
+      RowsOfNext({pace_.rows, pace_.dense_share, position}, budget_, head_.weight.rows);
   const bool is_softmax = question.certificate == ClusterCertificate::kSoftmax;
   if (OpenUpTo(rows, question, answer)) {
     answer.path = ClusterPath::kBudget;
