@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "cli/engine/endpoint.h"
@@ -105,6 +106,10 @@ void AddFormatFlags(CLI::App& command, ServerOptions& server) {
       ->type_name(choices(ReasoningFormatNames()));
 }
 
+int32_t EncodeThreads() {
+  return std::clamp(static_cast<int32_t>(std::thread::hardware_concurrency() / 2), 2, 8);
+}
+
 void AddAccessFlags(CLI::App& command, ServeOptions& options) {
   ServerOptions& server = options.server;
   command
@@ -116,7 +121,7 @@ void AddAccessFlags(CLI::App& command, ServeOptions& options) {
       ->allow_extra_args(false);
   command
       .add_option("--api-key-file", options.api_key_path,
-                  "read more keys from this file, one on each line")
+                  "read more keys from this file, one on each line; SIGHUP reads it again")
       ->type_name("FILE");
   command
       .add_option("--cors-origin", server.cors_origins,
@@ -137,14 +142,31 @@ void AddAccessFlags(CLI::App& command, ServeOptions& options) {
                    "as that token");
   command
       .add_option("--max-requests", server.max_requests,
-                  "requests in flight at most; more get status 503")
+                  "choices in flight at most, n for each prompt of a request; more get status 503. "
+                  "A key, and without keys an address, gets no more than it leaves free")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command
       .add_option("--max-requests-per-key", server.max_requests_per_key,
-                  "requests in flight with one key at most; more get status 429; 0 is no limit")
+                  "choices in flight with one key at most; more get status 429; 0 is no limit")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
+  command.add_flag("--common-priorities", server.has_common_priorities,
+                   "let the field priority order the requests of all keys and addresses, which are "
+                   "not served in turn then");
+  command
+      .add_option("--max-inflight-bytes", server.http.inflight_bytes,
+                  "bytes of all bodies in memory at most; a body gets no more than it leaves to "
+                  "others, and else status 503")
+      ->check(CLI::Range(1 << 16, 1 << 30))
+      ->capture_default_str();
+  server.encode_threads = EncodeThreads();
+  command
+      .add_option("--encode-threads", server.encode_threads,
+                  "threads that read and encode long prompts; without it, one for two cores, and "
+                  "2 to 8")
+      ->check(CLI::Range(1, 256))
+      ->default_str("");
 }
 
 // A variable that is set and empty is meant as a key, and would require none.
@@ -228,6 +250,27 @@ void SayHowToStart(const ServeOptions& options) {
   }
 }
 
+// Those of the command line, and those of the file.
+std::vector<std::string> KeysOf(const ServeOptions& options) {
+  std::vector<std::string> keys = options.server.api_keys;
+  if (options.api_key_path.empty()) return keys;
+  const std::vector<std::string> more = ReadApiKeys(options.api_key_path);
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
+// A file that cannot be read changes nothing.
+void ReloadKeys(const ServeOptions& options, Server& server) {
+  try {
+    std::vector<std::string> keys = KeysOf(options);
+    const std::string count = Number(keys.size());
+    server.SetApiKeys(std::move(keys));
+    Say("read the keys again: " + count);
+  } catch (const std::exception& error) {
+    Say("the keys stay what they were: " + std::string(error.what()));
+  }
+}
+
 // Before anything is loaded.
 void CheckOptions(ServerOptions options) {
   for (const std::string& endpoint : options.engines) {
@@ -281,7 +324,8 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
       "The built-in model is " + std::string(kBuiltInModel) +
       "; give --model for real work.\nThe server prints \"listening on URL\" when it accepts "
       "requests. "
-      "SIGINT, SIGTERM or SIGHUP ends it with exit code 0 when the requests in flight are done; a "
+      "SIGINT, SIGTERM or, without --api-key-file, SIGHUP ends it with exit code 0 when the "
+      "requests in flight are done; a "
       "second signal ends them with an error event, a third one at once.\nSLUICE_MODEL is --model, "
       "SLUICE_API_KEY is --api-key.");
   command->callback([&action, command, options] {
@@ -335,16 +379,13 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
   IgnoreHarmlessSignals();
   ServeOptions options = given;
   ServerOptions& server = options.server;
-  if (!options.api_key_path.empty()) {
-    const std::vector<std::string> more = ReadApiKeys(options.api_key_path);
-    server.api_keys.insert(server.api_keys.end(), more.begin(), more.end());
-  }
+  server.api_keys = KeysOf(given);
   CheckOptions(server);
   if (options.only_checks) {
     RunServeCheck(options, out, Terminal::Detect());
     return;
   }
-  const StopSignal stop(StopSignal::kTwice);
+  StopSignal stop(StopSignal::kTwice);
   const ModelText text = OpenServedText(options);
   CheckAddress(server);
   if (!IsLocal(server) && server.api_keys.empty()) {
@@ -383,7 +424,9 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
   } else {
     out << "listening on " << start.url << std::endl;
   }
+  if (!options.api_key_path.empty()) stop.OnHangup([&] { ReloadKeys(given, serving); });
   serving.Run(stop.token(), stop.now());
+  stop.OnHangup({});
 }
 
 }  // namespace sluice::cli

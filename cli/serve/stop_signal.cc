@@ -5,12 +5,14 @@
 
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 namespace sluice::cli {
 namespace {
 
 constexpr char kSignal = 's';
 constexpr char kEnd = 'e';
+constexpr char kHangup = 'h';
 
 volatile int write_end = -1;
 volatile std::sig_atomic_t requests_left = 0;
@@ -21,6 +23,8 @@ void WriteToPipe(char what) {
   if (write(write_end, &what, 1) < 0) errno = 0;  // a full pipe wakes the reader too
   errno = error;
 }
+
+void HandleHangup(int) { WriteToPipe(kHangup); }
 
 void HandleSignal(int) {
   requests_left = requests_left - 1;
@@ -54,6 +58,10 @@ StopSignal::StopSignal(Requests requests) {
       const ssize_t size = read(pipe_[0], &what, 1);
       if (size < 0 && errno != EINTR) return;
       // request_stop is false where a stop was requested before.
+      if (size == 1 && what == kHangup) {
+        const std::lock_guard lock(mutex_);
+        if (on_hangup_) on_hangup_();
+      }
       if (size == 1 && what == kSignal && !source_.request_stop()) now_.request_stop();
     }
   });
@@ -70,6 +78,20 @@ StopSignal::StopSignal(Requests requests) {
   sigaction(SIGHUP, nullptr, &old_hangup_);
   takes_hangup = old_hangup_.sa_handler == SIG_IGN ? 0 : 1;
   if (takes_hangup != 0) sigaction(SIGHUP, &action, nullptr);
+}
+
+void StopSignal::OnHangup(std::function<void()> call) {
+  const bool is_on = static_cast<bool>(call);
+  {
+    const std::lock_guard lock(mutex_);
+    on_hangup_ = std::move(call);
+  }
+  struct sigaction action = {};
+  action.sa_handler = is_on ? HandleHangup : takes_hangup != 0 ? HandleSignal : SIG_IGN;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&action.sa_mask, number);
+  sigaction(SIGHUP, &action, nullptr);
 }
 
 StopSignal::~StopSignal() {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <csignal>
+#include <functional>
+#include <mutex>
 #include <stop_token>
 #include <thread>
 
@@ -25,6 +27,10 @@ class StopSignal {
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
+  // From now on SIGHUP calls this, on the thread of the object, and requests no stop; nothing: it
+  // requests one again, unless it was ignored before.
+  void OnHangup(std::function<void()> call);
+
   std::stop_token token() const { return source_.get_token(); }
   std::stop_token now() const { return now_.get_token(); }
 
@@ -35,6 +41,8 @@ class StopSignal {
   struct sigaction old_termination_;
   struct sigaction old_hangup_;
   int pipe_[2];
+  std::mutex mutex_;
+  std::function<void()> on_hangup_;
   std::thread thread_;
 };
 

@@ -74,6 +74,11 @@ struct EngineRequest {
   StopAt stop_at = StopAt::kEngine;
   TextOptions text = {};
   std::optional<OutputGrammar> grammar = {};
+  // Groups are served in turn, a token for a token, so that one with many requests does not hold up
+  // another: users, say. 0: the group of all requests of its client without one. Within a group the
+  // lower priority comes first.
+  uint64_t group = 0;
+  int32_t priority = 0;
 
   friend bool operator==(const EngineRequest&, const EngineRequest&) = default;
 };

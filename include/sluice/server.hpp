@@ -26,6 +26,9 @@ struct HttpLimits {
   size_t header_bytes = size_t{32} << 10;
   int32_t header_fields = 100;
   size_t body_bytes = size_t{32} << 20;
+  // Of all bodies that are read or wait to be encoded. One gets no more than it leaves to the
+  // others: above it a body is answered with 503, the longest ones first.
+  size_t inflight_bytes = size_t{64} << 20;
   std::chrono::milliseconds header_timeout{10'000};
   // A body that is slower than this, looked at from header_timeout on, is given up.
   size_t body_bytes_per_second = 1024;
@@ -58,9 +61,14 @@ struct ServerOptions {
   // Names that requests may give the model; answers have the first one. Empty: the engine's.
   std::vector<std::string> model_names = {};
   int32_t threads = 1;
-  int32_t encode_threads = 1;        // for prompts that are long; all threads share them
-  int32_t max_requests = 4096;       // in flight; more are answered with 503
-  int32_t max_requests_per_key = 0;  // in flight, else 429; 0: no limit
+  int32_t encode_threads = 1;  // for prompts that are long; all threads share them
+  // Choices in flight, of which a request has n for each of its prompts; a request for more is
+  // answered with 503. A key, and without keys an address, gets no more places than it leaves free.
+  int32_t max_requests = 4096;
+  int32_t max_requests_per_key = 0;  // the same of one key, else 429; 0: no limit
+  // `priority` orders requests of all keys and addresses, which are not served in turn then; else
+  // those of one.
+  bool has_common_priorities = false;
   // One of these must come as Authorization: Bearer; none: no key is needed.
   std::vector<std::string> api_keys = {};
   // Pages of these may send requests from a browser; "*" is every one.
@@ -91,6 +99,10 @@ class Server {
   uint16_t port() const;           // that it got
   const std::string& url() const;  // "http://127.0.0.1:8080", "unix:PATH"
   const EngineInfo& info() const;  // of the first engine
+
+  // From now on these are the keys; requests that have been taken go on. At least one where there
+  // was one, and none where there was none. From any thread. Throws Error naming what is wrong.
+  void SetApiKeys(std::vector<std::string> keys);
 
   // Serves, on threads of its own, once. After a stop of `drain` it takes no new connections,
   // answers /health with 503, and returns when the last request has ended; after drain_timeout, or

@@ -55,6 +55,8 @@ struct EncodeOptions {
   // typed must not become a control token; on for text that a chat template made, of which messages
   // are a part.
   bool parse_special_tokens = false;
+  // With more ids than this, encoding may end early: there are more than this then, and not all.
+  int64_t max_tokens = INT64_MAX;
 };
 
 // Cheap to copy, and safe to use from many threads: nothing changes after it was loaded.
@@ -75,6 +77,10 @@ class Tokenizer {
   std::optional<std::string_view> Token(int32_t id) const;
   std::optional<int32_t> Id(std::string_view token) const;
   bool IsSpecial(int32_t id) const;
+
+  // Bytes of text that one token stands for at most; but for white space that a normaliser drops
+  // and unknown characters that become one token, of which there may be any number.
+  size_t longest_token() const;
 
   // The ids of those stop strings that are the text of an added token. A generation ends at such a
   // token as well: its text may be skipped, and then no scanner sees it.

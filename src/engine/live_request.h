@@ -11,6 +11,8 @@
 
 namespace sluice::engine {
 
+struct Group;
+
 // kHeld: its grammar is not yet compiled.
 enum class RequestPhase : uint8_t { kHeld, kWaiting, kRunning, kEnded };
 
@@ -22,6 +24,8 @@ struct LiveRequest {
         choice(request.choice),
         prompt_logprob_width(request.prompt_logprobs.has_value() ? 1 + *request.prompt_logprobs
                                                                  : 0),
+        group_id(request.group),
+        priority(request.priority),
         max_tokens(request.max_tokens),
         prompt_size(std::ssize(request.prompt)),
         room(its_room),
@@ -43,6 +47,8 @@ struct LiveRequest {
   SamplingParams params;
   uint32_t choice;
   int32_t prompt_logprob_width;  // 0: none
+  uint64_t group_id;             // 0: its client's
+  int32_t priority;
   int64_t max_tokens;
   int64_t prompt_size;
   int64_t room;  // output tokens that it can have
@@ -57,6 +63,7 @@ struct LiveRequest {
   bool is_silent = false;  // its client is gone
 
   // The schedule's.
+  Group* group = nullptr;  // from Schedule::Add or Hold to the end
   RequestPhase phase = RequestPhase::kWaiting;
   bool was_admitted = false;
   int32_t slot = -1;                       // from the first admission to the end
@@ -73,7 +80,7 @@ struct LiveRequest {
   int32_t rows_in_flight = 0;
   int32_t draws_in_flight = 0;  // of these, that give tokens
 
-  // Links of the waiting queue or of those held; `next` also of those that were aborted or are
+  // Links of its group's queue or of those held; `next` also of those that were aborted or are
   // dead.
   LiveRequest* next = nullptr;
   LiveRequest* previous = nullptr;

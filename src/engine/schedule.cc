@@ -5,6 +5,11 @@
 #include "engine/prompt_entries.h"
 
 namespace sluice::engine {
+namespace {
+
+constexpr int64_t kKeptShare = 8;  // of slots and pages, one part is for groups that have none
+
+}  // namespace
 
 void PlannedStep::Reserve(size_t slots, size_t prefixes) {
   shared.reserve(slots);
@@ -35,11 +40,14 @@ Schedule::Schedule(const RunnerInfo& info, int64_t step_tokens, int32_t steps_in
                    int32_t max_clients)
     : step_tokens_(step_tokens),
       slots_(std::min<int64_t>(info.max_requests, step_tokens)),
+      kept_slots_(slots_ / kKeptShare),
+      kept_pages_(info.pages / kKeptShare),
       context_(info.context),
       page_tokens_(info.page_tokens),
       given_tokens_(info.max_given_tokens),
       steps_in_flight_(steps_in_flight),
       prompt_entries_(MostPromptEntries(info)),
+      turns_(max_clients),
       free_pages_(info.pages),
       prefixes_(info.max_prefixes, info.page_tokens),
       new_waiting_of_(static_cast<size_t>(max_clients)) {
@@ -64,11 +72,13 @@ int64_t Schedule::MostPages(int64_t prompt_size, int64_t room) const {
 }
 
 void Schedule::Add(LiveRequest& request) {
-  Enqueue(request, nullptr);
+  turns_.Join(request);
+  Enqueue(request, false);
   CountNew(request, 1);
 }
 
 void Schedule::Hold(LiveRequest& request) {
+  turns_.Join(request);
   request.phase = RequestPhase::kHeld;
   request.next = first_held_;
   if (first_held_ != nullptr) first_held_->previous = &request;
@@ -86,7 +96,7 @@ void Schedule::UnlinkHeld(LiveRequest& request) {
 
 void Schedule::Release(LiveRequest& request) {
   UnlinkHeld(request);
-  Enqueue(request, nullptr);
+  Enqueue(request, false);
 }
 
 void Schedule::CountNew(const LiveRequest& request, int64_t sign) {
@@ -97,19 +107,14 @@ void Schedule::CountNew(const LiveRequest& request, int64_t sign) {
   }
 }
 
-void Schedule::Enqueue(LiveRequest& request, LiveRequest* next) {
+void Schedule::Enqueue(LiveRequest& request, bool is_first) {
   request.phase = RequestPhase::kWaiting;
-  request.next = next;
-  request.previous = next != nullptr ? next->previous : last_waiting_;
-  (request.previous != nullptr ? request.previous->next : first_waiting_) = &request;
-  (next != nullptr ? next->previous : last_waiting_) = &request;
+  Turns::Enqueue(request, is_first);
   ++waiting_;
 }
 
 void Schedule::Unlink(LiveRequest& request) {
-  (request.previous != nullptr ? request.previous->next : first_waiting_) = request.next;
-  (request.next != nullptr ? request.next->previous : last_waiting_) = request.previous;
-  request.next = request.previous = nullptr;
+  Turns::Unlink(request);
   --waiting_;
   if (!request.was_admitted) CountNew(request, -1);
 }
@@ -120,8 +125,12 @@ void Schedule::Remove(LiveRequest& request) {
     UnlinkHeld(request);
     CountNew(request, -1);
   }
-  if (request.phase == RequestPhase::kRunning) ++ended_running_;
+  if (request.phase == RequestPhase::kRunning) {
+    ++ended_running_;
+    --request.group->running;
+  }
   request.phase = RequestPhase::kEnded;
+  turns_.Leave(request);
   prefixes_.Keep(request, request.computed / page_tokens_);
   GivePages(request);
   if (request.slot < 0) return;
@@ -135,7 +144,8 @@ LiveRequest* Schedule::AnyLive() {
     --ended_running_;
   }
   if (!running_.empty()) return running_.back();
-  return first_waiting_ != nullptr ? first_waiting_ : first_held_;
+  LiveRequest* const waiting = turns_.AnyWaiting();
+  return waiting != nullptr ? waiting : first_held_;
 }
 
 void Schedule::DropEnded() {
@@ -154,128 +164,179 @@ void Schedule::Plan(PlannedStep& step) {
   entry_budget_ = prompt_entries_;
   PlanDecoding(step);
   PlanPrompts(step);
-  // After a preemption no request is admitted: running requests took the pages that it gave back,
-  // or still lack some.
-  if (step.preempted.empty()) Admit(step);
   prefixes_.ShrinkTo(free_pages_);
   prefixes_.Emit(step.kept, step.trimmed);
 }
 
 void Schedule::PlanDecoding(PlannedStep& step) {
-  for (size_t i = 0; i < running_.size(); ++i) {
+  for (size_t i = 0; i < running_.size();) {
     LiveRequest& request = *running_[i];
-    if (request.IsFilling()) continue;
+    if (request.IsFilling()) {
+      ++i;
+      continue;
+    }
     // Each draw gives at least one token, so what is on its way may fill the room.
-    if (request.output_size() + request.draws_in_flight >= request.room) continue;
+    const bool is_full = request.output_size() + request.draws_in_flight >= request.room;
     const int64_t length =
         std::ssize(request.tokens) + given_tokens_ * int64_t{request.draws_in_flight};
-    if (length > context_) continue;  // until it has been read what the row in flight gave
-    if (!TakePages(request, PagesFor(length), step)) continue;
+    // Too long: until it has been read what the row in flight gave.
+    if (is_full || length > context_) {
+      ++i;
+      continue;
+    }
+    if (!TakePages(i, PagesFor(length), step)) continue;  // the next one is at its place
     AddRow(request, {.slot = request.slot}, step);
+    ++i;
+  }
+}
+
+void Schedule::CountFilling() {
+  turns_.BeginStep();
+  for (LiveRequest* const request : running_) {
+    if (request->IsFilling()) ++request->group->filling;
   }
 }
 
 void Schedule::PlanPrompts(PlannedStep& step) {
-  for (LiveRequest* const request : running_) {
-    if (budget_ == 0) return;
-    if (request->IsFilling()) AddChunk(*request, step);
+  if (budget_ == 0) return;
+  CountFilling();
+  grown_each_ = to_grow_ = 0;
+  lacks_pages_ = false;
+  // After a preemption no request is admitted: running requests took the pages that it gave back,
+  // or still lack some.
+  const bool admits = step.preempted.empty();
+  while (budget_ > 0) {
+    Group* const group = turns_.Next();
+    if (group == nullptr) return;
+    if (group->filling > 0) {
+      AddChunk(NextFilling(*group), step);
+    } else if (!admits || !Admit(*group->first_waiting, step)) {
+      group->is_passed = true;
+    }
+  }
+}
+
+LiveRequest& Schedule::NextFilling(Group& group) {
+  --group.filling;
+  for (;; ++group.next_filling) {
+    LiveRequest& request = *running_[group.next_filling];
+    if (request.group != &group || !request.IsFilling()) continue;
+    ++group.next_filling;
+    return request;
   }
 }
 
 // Pages that running requests may take, at most `each` of them.
-int64_t Schedule::PagesToGrow(int64_t each) const {
-  int64_t pages = 0;
+int64_t Schedule::PagesToGrow(int64_t each) {
+  // That changes with a prompt that is longer than the budget.
+  if (each == grown_each_) return to_grow_;
+  grown_each_ = each;
+  to_grow_ = 0;
   for (const LiveRequest* const request : running_) {
-    pages += std::min(each, request->most_pages - request->pages);
+    to_grow_ += std::min(each, request->most_pages - request->pages);
   }
-  return pages;
+  return to_grow_;
 }
 
 // Pages for the whole prompt, and for what the others may need until it is there and one token has
 // been drawn: a request that is preempted before has cost a pass over its tokens for nothing. One
 // that is alone always fits.
-void Schedule::Admit(PlannedStep& step) {
-  if (first_waiting_ == nullptr || budget_ == 0) return;
-  int64_t each = 0, to_grow = 0;  // pages, of one and of all running requests
-  while (first_waiting_ != nullptr && budget_ > 0) {
-    LiveRequest& request = *first_waiting_;
-    const int64_t to_bring = request.tokens_to_read();
-    if (request.slot < 0 && free_slots_.empty()) return;
-    // Tokens that are scored have to be read.
-    PrefixCache::Match match;
-    if (request.prompt_logprob_width == 0) {
-      match = prefixes_.Find(request.tokens, (to_bring - 1) / page_tokens_);
-    }
-    const int64_t pages = PagesFor(to_bring);
-    const int64_t taken = pages - match.pages + prefixes_.PagesWithoutRequest(match);
-    if (taken > free_pages_) return;
-    const int64_t cached = match.pages * page_tokens_;
-    const int64_t chunk = ChunkSize(request, to_bring - cached);
-    if (chunk == 0) return;
-    // Every prompt before it is read after this step, and each row that decodes takes a token of a
-    // step's budget.
-    const int64_t later = to_bring - cached - chunk;
-    int64_t each_step = std::max<int64_t>(1, step_tokens_ - running());
-    if (request.next_scored < request.prompt_size) {
-      each_step = std::min(each_step, prompt_entries_ / request.prompt_logprob_width);
-    }
-    const int64_t steps = 1 + (later + each_step - 1) / each_step;
-    // That changes with a prompt that is longer than the budget, so once.
-    if (const int64_t grown = PagesFor(steps * given_tokens_); grown != each) {
-      each = grown;
-      to_grow = PagesToGrow(each);
-    }
-    if (taken + to_grow > free_pages_) return;
-    if (match.pages > 0 && !prefixes_.Share(match, request)) return;
-    Unlink(request);
-    request.phase = RequestPhase::kRunning;
-    running_.push_back(&request);
-    request.to_bring = to_bring;
-    request.brought = request.shared = cached;
-    request.pages = pages;
-    free_pages_ -= taken;
-    cached_tokens_ += cached;
-    to_grow += std::min(each, request.most_pages - pages);
-    if (!request.was_admitted) {
-      request.was_admitted = true;
-      request.slot = free_slots_.back();
-      free_slots_.pop_back();
-      step.begun.push_back({.slot = request.slot,
-                            .params = &request.params,
-                            .prompt = request.tokens,
-                            .choice = request.choice,
-                            .max_tokens = request.room,
-                            .prompt_logprob_width = request.prompt_logprob_width,
-                            .mask = request.grammar.get()});
-    }
-    if (cached > 0) {
-      step.shared.push_back({.slot = request.slot, .prefix = match.prefix, .tokens = cached});
-    }
-    AddChunk(request, step);
+bool Schedule::Admit(LiveRequest& request, PlannedStep& step) {
+  const bool keeps = request.group->is_named && request.group->running > 0;
+  if (request.slot < 0 && std::ssize(free_slots_) <= (keeps ? kept_slots_ : 0)) return false;
+  if (lacks_pages_ && request.group->running > 0) return false;
+  const int64_t to_bring = request.tokens_to_read();
+  // Tokens that are scored have to be read.
+  PrefixCache::Match match;
+  if (request.prompt_logprob_width == 0) {
+    match = prefixes_.Find(request.tokens, (to_bring - 1) / page_tokens_);
   }
+  const int64_t pages = PagesFor(to_bring);
+  const int64_t taken = pages - match.pages + prefixes_.PagesWithoutRequest(match);
+  const int64_t free_pages = free_pages_ - (keeps ? kept_pages_ : 0);
+  if (taken > free_pages) {
+    lacks_pages_ = true;
+    return false;
+  }
+  const int64_t cached = match.pages * page_tokens_;
+  const int64_t chunk = ChunkSize(request, to_bring - cached);
+  if (chunk == 0) return false;
+  // Every prompt before it is read after this step, and each row that decodes takes a token of a
+  // step's budget.
+  const int64_t later = to_bring - cached - chunk;
+  int64_t each_step = std::max<int64_t>(1, step_tokens_ - running());
+  if (request.next_scored < request.prompt_size) {
+    each_step = std::min(each_step, prompt_entries_ / request.prompt_logprob_width);
+  }
+  const int64_t steps = 1 + (later + each_step - 1) / each_step;
+  const int64_t each = PagesFor(steps * given_tokens_);
+  if (taken + PagesToGrow(each) > free_pages) {
+    lacks_pages_ = true;
+    return false;
+  }
+  if (match.pages > 0 && !prefixes_.Share(match, request)) return false;
+  Unlink(request);
+  request.phase = RequestPhase::kRunning;
+  running_.push_back(&request);
+  ++request.group->running;
+  request.to_bring = to_bring;
+  request.brought = request.shared = cached;
+  request.pages = pages;
+  free_pages_ -= taken;
+  cached_tokens_ += cached;
+  to_grow_ += std::min(each, request.most_pages - pages);
+  if (!request.was_admitted) {
+    request.was_admitted = true;
+    request.slot = free_slots_.back();
+    free_slots_.pop_back();
+    step.begun.push_back({.slot = request.slot,
+                          .params = &request.params,
+                          .prompt = request.tokens,
+                          .choice = request.choice,
+                          .max_tokens = request.room,
+                          .prompt_logprob_width = request.prompt_logprob_width,
+                          .mask = request.grammar.get()});
+  }
+  if (cached > 0) {
+    step.shared.push_back({.slot = request.slot, .prefix = match.prefix, .tokens = cached});
+  }
+  AddChunk(request, step);
+  return true;
 }
 
-// False: it was the youngest itself.
-bool Schedule::TakePages(LiveRequest& request, int64_t pages, PlannedStep& step) {
+// Of the running request at this place. False: it was preempted itself.
+bool Schedule::TakePages(size_t place, int64_t pages, PlannedStep& step) {
+  LiveRequest& request = *running_[place];
   const int64_t more = pages - request.pages;
   if (more <= 0) return true;
   while (more > free_pages_) {
-    // None of the younger ones has a row in this plan yet.
-    LiveRequest& youngest = *running_.back();
-    Preempt(youngest, step);
-    if (&youngest == &request) return false;
+    const size_t preempted = ToPreempt(place);
+    Preempt(preempted, step);
+    if (preempted == place) return false;
   }
   request.pages = pages;
   free_pages_ -= more;
   return true;
 }
 
-void Schedule::Preempt(LiveRequest& request, PlannedStep& step) {
-  running_.pop_back();
+// Those before `from` have a row in this plan. The oldest one is the last to go: where it is the
+// only one of its group, so is each of the others of theirs, and they are younger.
+size_t Schedule::ToPreempt(size_t from) const {
+  size_t found = running_.size() - 1;
+  for (size_t i = found; i > from; --i) {
+    if (running_[i - 1]->group->running > running_[found]->group->running) found = i - 1;
+  }
+  return found;
+}
+
+void Schedule::Preempt(size_t place, PlannedStep& step) {
+  LiveRequest& request = *running_[place];
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(place));
+  --request.group->running;
   step.preempted.push_back(request.slot);
   GivePages(request);
   request.brought = request.to_bring = request.computed = request.shared = 0;
-  Enqueue(request, first_waiting_);
+  Enqueue(request, true);
   ++preemptions_;
 }
 
@@ -314,7 +375,9 @@ void Schedule::AddChunk(LiveRequest& request, PlannedStep& step) {
 }
 
 void Schedule::AddRow(LiveRequest& request, const StepRow& row, PlannedStep& step) {
-  budget_ -= row.tokens.empty() ? 1 : std::ssize(row.tokens);
+  const int64_t inputs = row.tokens.empty() ? 1 : std::ssize(row.tokens);
+  budget_ -= inputs;
+  request.group->served += inputs;
   ++request.rows_in_flight;
   if (row.samples) ++request.draws_in_flight;
   step.rows.push_back(row);

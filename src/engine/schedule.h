@@ -1,11 +1,13 @@
 // Chooses the requests of the next step, and the number of tokens of each.
 //
-// Requests are served in the order in which they came. Those that decode come first, one row each;
-// then prompts, in chunks of the tokens that the step has left; then those that wait, while there
-// are slots, and pages for them and for what the others take meanwhile. No request overtakes, so
-// none starves. When the pages run out, the youngest request gives its own back and is the next to
-// be admitted; it keeps its slot, because the slot has the sampler's state, and its rows bring all
-// its tokens again.
+// Those that decode come first, one row each. The tokens that the step has left go to prompts, in
+// chunks: group by group as Turns has it, and of each group to the prompts that have begun, then to
+// the requests that wait, while there are slots, and pages for them and for what the others take
+// meanwhile. No request of a group overtakes, and where one waits for pages, of other groups only
+// those without a running request do: so none starves. When the pages run out, the youngest request
+// of the group with the most gives its own back and is the next of its group and priority; it
+// keeps its slot, because the slot has the sampler's state, and its rows bring all its tokens
+// again.
 //
 // What a request has read stays in the cache after its end while there is room, for requests that
 // begin with the same tokens.
@@ -16,6 +18,7 @@
 
 #include "engine/live_request.h"
 #include "engine/prefix_cache.h"
+#include "engine/turns.h"
 #include "sluice/step_runner.hpp"
 
 namespace sluice::engine {
@@ -52,7 +55,7 @@ class Schedule {
   // Pages of a request with so many tokens of prompt and output, at its end.
   int64_t MostPages(int64_t prompt_size, int64_t room) const;
 
-  void Add(LiveRequest& request);  // after all that wait
+  void Add(LiveRequest& request);
   // Waits, but is not served until Release adds it.
   void Hold(LiveRequest& request);
   void Release(LiveRequest& request);
@@ -63,7 +66,8 @@ class Schedule {
   // Forgets those that ended: they may be freed.
   void DropEnded();
 
-  // Fills a step that was reserved for slots(). Takes no memory; O(requests that run or begin).
+  // Fills a step that was reserved for slots(). Takes no memory; O(groups) for each request that
+  // begins or has a chunk, and O(requests that run).
   void Plan(PlannedStep& step);
 
   int64_t running() const { return std::ssize(running_) - ended_running_; }
@@ -83,16 +87,19 @@ class Schedule {
 
  private:
   int64_t PagesFor(int64_t tokens) const;
-  void Enqueue(LiveRequest& request, LiveRequest* next);
+  void Enqueue(LiveRequest& request, bool is_first);
   void Unlink(LiveRequest& request);
   void UnlinkHeld(LiveRequest& request);
   void CountNew(const LiveRequest& request, int64_t sign);
   void PlanDecoding(PlannedStep& step);
+  void CountFilling();
   void PlanPrompts(PlannedStep& step);
-  void Admit(PlannedStep& step);
-  int64_t PagesToGrow(int64_t each) const;
-  bool TakePages(LiveRequest& request, int64_t pages, PlannedStep& step);
-  void Preempt(LiveRequest& request, PlannedStep& step);
+  LiveRequest& NextFilling(Group& group);
+  bool Admit(LiveRequest& request, PlannedStep& step);
+  int64_t PagesToGrow(int64_t each);
+  bool TakePages(size_t place, int64_t pages, PlannedStep& step);
+  size_t ToPreempt(size_t from) const;
+  void Preempt(size_t place, PlannedStep& step);
   void GivePages(LiveRequest& request);
   int64_t ChunkSize(const LiveRequest& request, int64_t to_bring) const;
   void AddChunk(LiveRequest& request, PlannedStep& step);
@@ -100,6 +107,8 @@ class Schedule {
 
   int64_t step_tokens_;
   int64_t slots_;  // so few that a step has room for a token of each
+  int64_t kept_slots_;
+  int64_t kept_pages_;
   int64_t context_;
   int64_t page_tokens_;
   int64_t given_tokens_;  // of a row, at most
@@ -108,16 +117,17 @@ class Schedule {
   // The state of the step that is planned:
   int64_t budget_ = 0;
   int64_t entry_budget_ = 0;
+  int64_t grown_each_ = 0, to_grow_ = 0;  // pages, of one and of all running requests
+  bool lacks_pages_ = false;              // for a request that waits
 
-  std::vector<LiveRequest*> running_;  // the oldest first; all are older than those that wait
+  Turns turns_;
+  std::vector<LiveRequest*> running_;  // in the order in which they were admitted
   int64_t ended_running_ = 0;
   std::vector<int32_t> free_slots_;
   std::vector<int32_t> freed_slots_;  // not yet reported to the runner
   int64_t free_pages_;  // that no request has: prefixes give theirs back when they are needed
   PrefixCache prefixes_;
   int64_t cached_tokens_ = 0;  // that requests began with, or went on
-  LiveRequest* first_waiting_ = nullptr;
-  LiveRequest* last_waiting_ = nullptr;
   int64_t waiting_ = 0;
   LiveRequest* first_held_ = nullptr;
   int64_t held_ = 0;

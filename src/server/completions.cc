@@ -73,7 +73,8 @@ std::unique_ptr<Answer> Completions::Impl::Begin(Exchange& exchange, Api api) {
     PrepareElsewhere(*live, exchange, api);
     return live;
   }
-  live->Start(Prepare(api, body, state_->client.info().context, *state_->preparation));
+  const HttpBody its = exchange.TakeBody();
+  live->Start(Prepare(api, its.text, state_->client.info().context, *state_->preparation));
   if (live->is_over()) return nullptr;
   return live;
 }
@@ -81,15 +82,16 @@ std::unique_ptr<Answer> Completions::Impl::Begin(Exchange& exchange, Api api) {
 // The job owns all that it reads: the exchange may be gone before it is done.
 void Completions::Impl::PrepareElsewhere(LiveExchange& live, Exchange& exchange, Api api) {
   struct Job {
-    std::string body;
+    HttpBody body;
     std::optional<Preparation> result;
   };
   auto job = std::make_shared<Job>();
   job->body = exchange.TakeBody();
+  const size_t bytes = job->body.text.size();
   const auto handle = live.MakeHandle();
   pool_.Run(
       [job, handle, api, context = state_->client.info().context, settings = state_->preparation] {
-        if (!handle.expired()) job->result = Prepare(api, job->body, context, *settings);
+        if (!handle.expired()) job->result = Prepare(api, job->body.text, context, *settings);
         job->body = {};
       },
       loop_,
@@ -102,7 +104,8 @@ void Completions::Impl::PrepareElsewhere(LiveExchange& live, Exchange& exchange,
         } else {
           (*its)->EndWith(Unavailable("there is no memory for this request"));
         }
-      });
+      },
+      bytes);
 }
 
 void Completions::Impl::Poll() {

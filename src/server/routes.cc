@@ -169,10 +169,11 @@ std::optional<HttpResponse> Routes::Refuse(const HttpRequest& head) {
 }
 
 HttpResponse Routes::Malformed(int status, std::string_view what) {
-  HttpResponse response =
-      ErrorResponse({.status = status,
-                     .message = std::string(what),
-                     .code = status == 413 ? "request_too_large" : "bad_http_request"});
+  HttpResponse response = ErrorResponse(
+      status == 503 ? Unavailable(what)
+                    : ApiError{.status = status,
+                               .message = std::string(what),
+                               .code = status == 413 ? "request_too_large" : "bad_http_request"});
   ++counts_[{Route::kNone, status}];
   return response;
 }
@@ -185,7 +186,14 @@ std::unique_ptr<Answer> Routes::Handle(Exchange& exchange) {
       [this, &row] { ++counts_[{row.route, kClientIsGone}]; });
   try {
     if (TakesPlace(row)) {
-      answer->SetPermit(state_.admission.Admit(state_.access.FindKey(exchange.request())));
+      const auto requester = state_.access.FindRequester(exchange.request());
+      if (!requester.has_value()) {  // its key was one when the head came
+        answer->exchange().Respond(WrongKey());
+        return nullptr;
+      }
+      const bool has_turns = requester->shares && !state_.options.has_common_priorities;
+      answer->exchange().SetPermit(state_.admission.Admit(*requester),
+                                   has_turns ? requester->id : 0);
     }
     if (answer->SetInner(Dispatch(row, answer->exchange()))) return answer;
   } catch (...) {

@@ -62,6 +62,10 @@ class Server::Impl {
   const std::string& url() const { return url_; }
   const EngineInfo& info() const { return state_.info; }
 
+  void SetApiKeys(std::vector<std::string> keys) {
+    server::CheckApiKeys(keys, state_.access.needs_key());
+    state_.access.SetKeys(std::move(keys));
+  }
   void Run(const std::stop_token& drain, const std::stop_token& now);
 
  private:
@@ -170,6 +174,7 @@ Server::~Server() = default;
 uint16_t Server::port() const { return impl_->port(); }
 const std::string& Server::url() const { return impl_->url(); }
 const EngineInfo& Server::info() const { return impl_->info(); }
+void Server::SetApiKeys(std::vector<std::string> keys) { impl_->SetApiKeys(std::move(keys)); }
 void Server::Run(std::stop_token drain, std::stop_token now) { impl_->Run(drain, now); }
 
 }  // namespace sluice

@@ -30,6 +30,7 @@ void CheckHttp(const HttpLimits& http) {
   CheckBytes("http.header_bytes", http.header_bytes, 64);
   CheckInRange("http.header_fields", http.header_fields, 1, 1 << 16);
   CheckBytes("http.body_bytes", http.body_bytes, 1);
+  CheckBytes("http.inflight_bytes", http.inflight_bytes, 1);
   CheckTime("http.header_timeout", http.header_timeout, 1);
   CheckBytes("http.body_bytes_per_second", http.body_bytes_per_second, 0);
   CheckTime("http.idle_timeout", http.idle_timeout, 1);
@@ -60,6 +61,11 @@ void CheckOrigin(const std::string& origin) {
 }
 
 }  // namespace
+
+void CheckApiKeys(const std::vector<std::string>& keys, bool needs_key) {
+  CheckInRange("api_keys", std::ssize(keys), needs_key ? 1 : 0, needs_key ? INT32_MAX : 0);
+  for (const std::string& key : keys) CheckKey(key);
+}
 
 void CheckServerOptions(const ServerOptions& options) {
   CheckInRange("engines", std::ssize(options.engines), 1, INT32_MAX);

@@ -25,7 +25,7 @@ struct ServerState {
         options(server_options),
         access(options.api_keys, options.cors_origins),
         hosts(options),
-        admission(options.max_requests, options.api_keys.size(), options.max_requests_per_key),
+        admission(options.max_requests, options.max_requests_per_key),
         board(static_cast<size_t>(options.threads)),
         log(options.log) {}
 
@@ -36,7 +36,7 @@ struct ServerState {
   std::vector<std::string> model_names = {};
   int64_t created = 0;  // seconds since 1970
 
-  const Access access;
+  Access access;
   const HostCheck hosts;
   Admission admission;
   std::atomic<bool> is_draining = false;

@@ -9,6 +9,7 @@
 
 #include "server/api/request/field_names.h"
 #include "server/api/request/tokens_request.h"
+#include "server/completions/preparation.h"
 #include "server/error_response.h"
 
 namespace sluice::server {
@@ -20,7 +21,8 @@ constexpr size_t kInlineBytes = size_t{16} << 10;
 // A response that is made on another thread.
 class MadeElsewhere final : public Answer {
  public:
-  MadeElsewhere(Exchange& exchange, std::function<HttpResponse()> make, LoopServices& services)
+  MadeElsewhere(Exchange& exchange, std::function<HttpResponse()> make, size_t bytes,
+                LoopServices& services)
       : job_(std::make_shared<Job>(&exchange, std::move(make))) {
     services.Encode(
         [job = job_] {
@@ -31,7 +33,8 @@ class MadeElsewhere final : public Answer {
           if (job->exchange != nullptr) {
             job->exchange->Respond(std::move(job->response));
           }
-        });
+        },
+        bytes);
   }
   ~MadeElsewhere() override {
     job_->exchange = nullptr;
@@ -61,14 +64,15 @@ class MadeElsewhere final : public Answer {
 std::unique_ptr<Answer> RespondWith(Exchange& exchange, LoopServices& services,
                                     HttpResponse (*make)(const std::string&, const ServerState&),
                                     const ServerState& state) {
-  if (exchange.request().body.size() > kInlineBytes) {
+  const size_t bytes = exchange.request().body.size();
+  if (bytes > kInlineBytes) {
     return std::make_unique<MadeElsewhere>(
         exchange,
-        [body = exchange.TakeBody(), make, &state]() mutable {
-          body.reserve(body.size() + 64);
-          return make(body, state);
+        [body = std::make_shared<HttpBody>(exchange.TakeBody()), make, &state] {
+          body->text.reserve(body->text.size() + 64);
+          return make(body->text, state);
         },
-        services);
+        bytes, services);
   }
   exchange.Respond(make(exchange.request().body, state));
   return nullptr;
@@ -86,6 +90,13 @@ HttpResponse TokenizeText(const std::string& body, const ServerState& state) {
   const std::string text =
       request.is_chat ? state.text.RenderChatJson(request.chat_variables) : request.prompt;
   const Tokenizer& tokenizer = state.text.tokenizer();
+  const size_t most = MostEncodedBytes(tokenizer, state.info.context);
+  if (text.size() > most) {
+    throw ApiFailure({.message = "a text of " + std::to_string(text.size()) +
+                                 " bytes is not allowed: at most " + std::to_string(most) +
+                                 " bytes of one text are encoded",
+                      .param = request.is_chat ? "messages" : "prompt"});
+  }
   const std::vector<int32_t> ids =
       tokenizer.Encode(text, {.add_special_tokens = request.adds_special_tokens,
                               .parse_special_tokens = request.parses_special_tokens});

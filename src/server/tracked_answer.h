@@ -21,9 +21,15 @@ class TrackedExchange final : public Exchange {
       : exchange_(exchange), head_(std::move(head)) {}
 
   bool has_begun() const { return has_begun_; }
+  void SetPermit(Admission::Permit permit, uint64_t group) {
+    permit_.emplace(std::move(permit));
+    group_ = group;
+  }
 
   const HttpRequest& request() const override { return exchange_.request(); }
-  std::string TakeBody() override { return exchange_.TakeBody(); }
+  HttpBody TakeBody() override { return exchange_.TakeBody(); }
+  uint64_t group() const override { return group_; }
+  void TakePlaces(int64_t count) override { permit_->Take(count); }
   void Respond(HttpResponse response) override {
     SeeHead(response);
     exchange_.Respond(std::move(response));
@@ -46,6 +52,8 @@ class TrackedExchange final : public Exchange {
   Exchange& exchange_;
   std::function<void(HttpResponse&)> head_;
   bool has_begun_ = false;
+  std::optional<Admission::Permit> permit_;
+  uint64_t group_ = 0;
 };
 
 class TrackedAnswer final : public Answer {
@@ -60,7 +68,6 @@ class TrackedAnswer final : public Answer {
   }
 
   TrackedExchange& exchange() { return exchange_; }
-  void SetPermit(Admission::Permit permit) { permit_.emplace(std::move(permit)); }
   // False: the exchange has been responded to.
   bool SetInner(std::unique_ptr<Answer> inner) {
     inner_ = std::move(inner);
@@ -72,7 +79,6 @@ class TrackedAnswer final : public Answer {
  private:
   TrackedExchange exchange_;
   std::function<void()> abandoned_;
-  std::optional<Admission::Permit> permit_;
   std::unique_ptr<Answer> inner_;
 };
 

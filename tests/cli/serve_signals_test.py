@@ -66,6 +66,40 @@ class Signals(unittest.TestCase):
             self.assertIn("error", events[-2])
             self.assertEqual(server.process.wait(timeout=PATIENCE), 0)
 
+    def test_a_hangup_reads_the_keys_again_and_breaks_nothing(self):
+        with tempfile.NamedTemporaryFile("w") as keys:
+            def write(*lines):
+                keys.seek(0)
+                keys.truncate()
+                keys.write("".join(line + "\n" for line in lines))
+                keys.flush()
+
+            def status(key):
+                headers = {"Authorization": "Bearer " + key}
+                return server.post("/v1/completions", PROMPT, headers)[0]
+
+            def becomes(key, expected):
+                end = time.monotonic() + PATIENCE
+                while status(key) != expected:
+                    self.assertLess(time.monotonic(), end)
+                    time.sleep(0.05)
+
+            write("old", "both")
+            with serve("--api-key-file", keys.name) as server:
+                self.assertEqual((status("old"), status("new")), (200, 401))
+                write("# comment", "new", "both")
+                server.process.send_signal(signal.SIGHUP)
+                becomes("new", 200)
+                self.assertEqual((status("old"), status("both")), (401, 200))
+                write("a key of three words")  # which leaves the keys as they are
+                server.process.send_signal(signal.SIGHUP)
+                time.sleep(0.1)
+                self.assertEqual((status("new"), status("both")), (200, 200))
+                code, errors = server.end()
+            self.assertEqual(code, 0)
+            self.assertIn("read the keys again: 2", errors)
+            self.assertIn("the keys stay what they were: ", errors)
+
     def test_a_hangup_that_nohup_ignores_stays_ignored(self):
         before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which a child inherits
         try:

@@ -144,6 +144,56 @@ TEST(ServerLoad, TwoThousandSlowPeersAreEndedAndOthersDoNotNotice) {
       Becomes([&] { return Exposition(running.Get("/metrics").body)["sluice_connections"] == 1; }));
 }
 
+// The longest bodies that a server takes, from forty connections at once: most are refused, none is
+// encoded, and a short one is answered while they come.
+TEST(ServerLoad, FortyLongBodiesLeaveRoomForAShortOne) {
+  constexpr int kClients = 40;
+  const RunningHttp running;
+  const std::string prompt(30'000'000, 'a');
+  const std::string request = TestClient::Request("POST", kPath, Asking(prompt, 1));
+  const int64_t before = ResidentMebibytes();
+  std::atomic<int64_t> most = before;
+  std::atomic<int> too_long = 0, no_room = 0, broken = 0;
+  std::vector<double> times;
+  {
+    std::jthread watch([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        most = std::max(most.load(), ResidentMebibytes());
+        std::this_thread::sleep_for(milliseconds(5));
+      }
+    });
+    std::atomic<int> left = kClients;
+    std::vector<std::jthread> clients;
+    for (int i = 0; i < kClients; ++i) {
+      clients.emplace_back([&] {
+        TestClient client = running.Connect();
+        client.Send(request);
+        const int status = client.Read().status;
+        // A reset may overtake the answer to one that still sends.
+        ++(status == 400 ? too_long : status == 503 ? no_room : broken);
+        --left;
+      });
+    }
+    const std::string chat = std::string(20'000, ' ') + Asking("a", 1);
+    do {
+      const Clock::time_point begin = Clock::now();
+      const TestResponse response = running.Post(kPath, chat);
+      EXPECT_EQ(response.status, 200) << response.body;
+      times.push_back(Milliseconds(Clock::now() - begin));
+    } while (left > 0);
+  }
+  std::sort(times.begin(), times.end());
+  std::printf(
+      "40 bodies of 30 MB: %d too long, %d without room, %d broken off; %zu short requests "
+      "of another, %.1f ms at the median and %.1f at most; %lld MiB more\n",
+      too_long.load(), no_room.load(), broken.load(), times.size(), times[times.size() / 2],
+      times.back(), static_cast<long long>(most - before));
+  EXPECT_EQ(too_long + no_room + broken, kClients);
+  EXPECT_GT(too_long, 0);
+  EXPECT_LT(most - before, 300);
+  EXPECT_LT(times.back(), 10'000);  // a second on a machine with nothing else to do
+}
+
 // 512 streams, and beside them 16 bodies of 32 MiB at once, then 32 prompts of 44,000 tokens.
 TEST(ServerLoad, LongPromptsDoNotHoldUpStreams) {
   constexpr int kStreamCount = 512;
@@ -184,10 +234,11 @@ TEST(ServerLoad, LongPromptsDoNotHoldUpStreams) {
         pollfd waits{client.fd(), POLLIN, 0};
         ASSERT_EQ(::poll(&waits, 1, 120'000), 1);
         const TestResponse response = client.Read();
-        if (i < kBodies && response.status == 400 &&
-            ErrorOf(response).code == "context_length_exceeded") {
-          ++refused;
-        }
+        // Too long for the context, or no room for it beside the others; a reset may overtake that.
+        const bool is_refused =
+            response.status == 0 || response.status == 503 ||
+            (response.status == 400 && ErrorOf(response).code == "context_length_exceeded");
+        if (i < kBodies && is_refused) ++refused;
         if (i >= kBodies && response.status == 200) ++answered;
       });
     }
@@ -208,8 +259,8 @@ TEST(ServerLoad, LongPromptsDoNotHoldUpStreams) {
   // To encode one of the bodies takes some 2.5 s, which every stream would wait for on its loop. On
   // two cores with nothing else to do it is 33 ms without them and 40 with: the aim is twice.
   EXPECT_LT(loaded.p99, 1000);
-  // Here are both ends: 16 bodies on their way, and what the one that is encoded needs. 1333 MiB.
-  EXPECT_LT(most - before, 3072);
+  // Both ends are in this process: the budget, and what the one that is read needs.
+  EXPECT_LT(most - before, 400);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -99,6 +100,28 @@ std::string EncodeError(const std::string& json, std::string_view text) {
 
 // Of twelve steps each makes ten letters of one; or one step puts 60 KB in front of every part of
 // the text, of which an added token makes a million.
+// A prefix of all ids, and one more than were asked for at least; so it depends on the ids that are
+// wanted, and not on the text, how long it takes.
+TEST(Encoding, EndsEarlyAfterMoreTokensThanItMayGive) {
+  const Tokenizer tokenizer =
+      Tokenizer::FromFile(std::string(SLUICE_FIXTURES) + "/../../models/default/tokenizer.json");
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += "the king said to the old woman. ";
+  const std::vector<int32_t> all = tokenizer.Encode(text);
+  for (const int64_t most : {int64_t{0}, int64_t{1}, int64_t{100}, std::ssize(all) - 1}) {
+    const std::vector<int32_t> ids = tokenizer.Encode(text, {.max_tokens = most});
+    ASSERT_GT(std::ssize(ids), most);
+    EXPECT_LE(std::ssize(ids), most + 16);
+    EXPECT_TRUE(std::equal(ids.begin(), ids.end(), all.begin()));
+  }
+  EXPECT_EQ(tokenizer.Encode(text, {.max_tokens = std::ssize(all)}), all);
+  size_t longest = 0;
+  for (const int32_t id : all)
+    longest = std::max(longest, tokenizer.Decode({&id, 1}, false).size());
+  EXPECT_GE(tokenizer.longest_token(), longest);
+  EXPECT_LT(tokenizer.longest_token(), 1000u);
+}
+
 TEST(Normalizer, LetsATextGrowOnlySoMuch) {
   constexpr std::string_view kLimit = "at most 64 KiB and 32 bytes for each byte of the text";
   std::string steps;

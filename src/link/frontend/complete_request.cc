@@ -60,7 +60,9 @@ EngineRequest CompleteRequest(ClientRequest&& request, const EngineInfo& info, S
                          .prompt_logprobs = request.prompt_logprobs,
                          .stop_at = info.has_text ? stop_at : StopAt::kFrontend,
                          .text = std::move(request.text),
-                         .grammar = std::move(request.grammar)};
+                         .grammar = std::move(request.grammar),
+                         .group = request.group,
+                         .priority = request.priority};
   if (!complete.params.seed.has_value()) complete.params.seed = RandomSeed();
   if (complete.grammar.has_value()) complete.params.min_tokens = 0;
   if (request.ignores_end && !complete.grammar.has_value()) return complete;

@@ -174,12 +174,13 @@ void WriteAdd(const EngineRequest& request, uint64_t life, double arrival, std::
   writer.Nil();  // pooling_params
   writer.Put(arrival);
   for (int i = 0; i < 5; ++i) writer.Nil();   // lora_request to prompt_is_token_ids
-  for (int i = 0; i < 3; ++i) writer.Put(0);  // client_index, current_wave, priority
-  writer.Nil();                               // trace_headers
-  writer.Put(false);                          // resumable
-  for (int i = 0; i < 3; ++i) writer.Nil();   // external_req_id to reasoning_parser_kwargs
-  writer.Put(false);                          // abort_immediately
-  for (int i = 0; i < 2; ++i) writer.Nil();   // session_id, kv_hints
+  for (int i = 0; i < 2; ++i) writer.Put(0);  // client_index, current_wave
+  writer.Put(request.priority);
+  writer.Nil();                              // trace_headers
+  writer.Put(false);                         // resumable
+  for (int i = 0; i < 3; ++i) writer.Nil();  // external_req_id to reasoning_parser_kwargs
+  writer.Put(false);                         // abort_immediately
+  for (int i = 0; i < 2; ++i) writer.Nil();  // session_id, kv_hints
 }
 
 void WriteAbort(std::span<const RequestAddress> addresses, uint64_t life, std::string& frame) {

@@ -7,7 +7,7 @@ namespace sluice::link {
 
 inline constexpr size_t kHeadFields = 2;
 inline constexpr size_t kHelloFields = 4;
-inline constexpr size_t kAddFields = 10;
+inline constexpr size_t kAddFields = 12;
 inline constexpr size_t kReadyFields = 2;
 inline constexpr size_t kOutputFields = 3;
 inline constexpr size_t kTextFields = 6;

@@ -109,6 +109,8 @@ void Read(FrameReader& reader, EngineRequest& to) {
   Read(reader, to.stop_at);
   Read(reader, to.text);
   Read(reader, to.grammar);
+  Read(reader, to.group);
+  Read(reader, to.priority);
 }
 
 void Read(FrameReader& reader, EngineInfo& to) {

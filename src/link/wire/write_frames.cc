@@ -256,6 +256,8 @@ void WriteAdd(const FrameHead& head, const EngineRequest& request, std::string& 
   writer.Put(request.stop_at);
   writer.Put(request.text);
   writer.Put(request.grammar);
+  writer.Put(request.group);
+  writer.Put(request.priority);
 }
 
 void WriteAbort(const FrameHead& head, std::span<const RequestAddress> addresses,

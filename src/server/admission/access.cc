@@ -1,6 +1,7 @@
 #include "server/admission/access.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "server/api/api_error.h"
 #include "server/error_response.h"
@@ -32,6 +33,15 @@ std::string_view BearerToken(std::string_view field) {
   return field;
 }
 
+std::optional<size_t> FindIn(const std::vector<std::string>& keys, const HttpRequest& request) {
+  const std::string_view given = BearerToken(request.Field("Authorization").value_or(""));
+  std::optional<size_t> found;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (IsEqualInConstantTime(keys[i], given)) found = i;
+  }
+  return found;
+}
+
 // A list of names of fields goes back as it came, if it is nothing else.
 bool IsListOfNames(std::string_view names) {
   return std::ranges::all_of(names, [](char c) {
@@ -42,13 +52,23 @@ bool IsListOfNames(std::string_view names) {
 
 }  // namespace
 
+void Access::SetKeys(std::vector<std::string> keys) {
+  auto others = std::make_shared<const Keys>(std::move(keys));
+  const std::lock_guard lock(mutex_);
+  keys_.swap(others);
+}
+
 std::optional<size_t> Access::FindKey(const HttpRequest& request) const {
-  const std::string_view given = BearerToken(request.Field("Authorization").value_or(""));
-  std::optional<size_t> found;
-  for (size_t i = 0; i < keys_.size(); ++i) {
-    if (IsEqualInConstantTime(keys_[i], given)) found = i;
-  }
-  return found;
+  return FindIn(*keys(), request);
+}
+
+std::optional<Requester> Access::FindRequester(const HttpRequest& request) const {
+  if (!needs_key_) return Requester{.id = request.peer, .shares = request.peer != 0};
+  const auto all = keys();
+  const auto found = FindIn(*all, request);
+  if (!found.has_value()) return std::nullopt;
+  return Requester{
+      .id = std::hash<std::string>()((*all)[*found]), .has_key = true, .shares = all->size() > 1};
 }
 
 std::string_view Access::AllowedOrigin(std::string_view origin) const {

@@ -1,35 +1,56 @@
 #include "server/admission/admission.h"
 
+#include <algorithm>
 #include <string>
 
 #include "server/api/api_error.h"
 
 namespace sluice::server {
+namespace {
 
-Admission::Admission(int64_t max_requests, size_t keys, int64_t max_per_key)
-    : max_requests_(max_requests),
-      max_per_key_(max_per_key),
-      of_key_(std::make_unique<std::atomic<int64_t>[]>(keys)) {}
+ApiFailure TooMany(const Requester& requester, int64_t its, int64_t more, int64_t most) {
+  return ApiFailure({.status = 429,
+                     .message = std::string(requester.has_key ? "this key" : "this address") +
+                                " has " + std::to_string(its) + " choices in flight and asks for " +
+                                std::to_string(more) + " more; it may have " +
+                                std::to_string(most) + " now",
+                     .type = "rate_limit_error",
+                     .code = "rate_limit_exceeded",
+                     .retry_after_seconds = 1});
+}
 
-Admission::Permit Admission::Admit(std::optional<size_t> key) {
-  Permit permit;
-  permit.all_ = &in_flight_;
-  if (in_flight_.fetch_add(1, std::memory_order_relaxed) >= max_requests_) {
-    throw ApiFailure(Unavailable("the server has " + std::to_string(max_requests_) +
-                                 " requests in flight and takes no more"));
+}  // namespace
+
+void Admission::Take(const Requester& requester, int64_t more) {
+  if (more == 0) return;
+  const std::lock_guard lock(mutex_);
+  const int64_t free = max_choices_ - in_flight_;
+  if (more > free) {
+    throw ApiFailure(Unavailable("the server has " + std::to_string(in_flight_) +
+                                 " choices in flight and takes " + std::to_string(max_choices_) +
+                                 ", too few for " + std::to_string(more) + " more"));
   }
-  if (key.has_value() && max_per_key_ > 0) {
-    permit.key_ = &of_key_[*key];
-    if (permit.key_->fetch_add(1, std::memory_order_relaxed) >= max_per_key_) {
-      throw ApiFailure({.status = 429,
-                        .message = "this key has " + std::to_string(max_per_key_) +
-                                   " requests in flight, as many as it may",
-                        .type = "rate_limit_error",
-                        .code = "rate_limit_exceeded",
-                        .retry_after_seconds = 1});
-    }
+  const auto [found, is_new] = of_requester_.try_emplace(requester.id, 0);
+  int64_t& its = found->second;
+  int64_t most = max_choices_;
+  if (requester.has_key && max_per_key_ > 0) most = max_per_key_;
+  // As many as are left with them: its + more <= free - more.
+  if (requester.shares) most = std::min(most, std::max<int64_t>(1, (free + its) / 2));
+  if (its + more > most) {
+    const ApiFailure failure = TooMany(requester, its, more, most);
+    if (is_new) of_requester_.erase(found);
+    throw failure;
   }
-  return permit;
+  its += more;
+  in_flight_ += more;
+}
+
+void Admission::GiveBack(uint64_t id, int64_t count) {
+  const std::lock_guard lock(mutex_);
+  in_flight_ -= count;
+  const auto found = of_requester_.find(id);
+  found->second -= count;
+  if (found->second == 0) of_requester_.erase(found);
 }
 
 }  // namespace sluice::server

@@ -1,53 +1,81 @@
-// How many requests may be in flight, of all threads together and of each key.
+// How many choices may be in flight: of all threads together, of each key, and of each address
+// where no key is needed. A request has one from its beginning, and n of each prompt when it has
+// been read.
 //
-// One counter for all threads, not a share for each: the kernel spreads connections by chance, and
-// a share would refuse on one thread while another has room. That costs a request two additions.
+// A requester that shares the server with others gets no more places than it leaves free. One alone
+// gets half of them, and then there is room for others; two get a third each.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <mutex>
+#include <unordered_map>
 #include <utility>
 
 namespace sluice::server {
 
+struct Requester {
+  uint64_t id = 0;       // of its key or its address
+  bool has_key = false;  // max_per_key is for it
+  bool shares = false;   // there may be others
+};
+
 class Admission {
  public:
-  // One request's place, until it is destroyed.
+  // Places of one request, until it is destroyed.
   class Permit {
    public:
     Permit(Permit&& from) noexcept
-        : all_(std::exchange(from.all_, nullptr)), key_(std::exchange(from.key_, nullptr)) {}
+        : of_(std::exchange(from.of_, nullptr)), requester_(from.requester_), count_(from.count_) {}
     Permit& operator=(Permit&&) = delete;
     ~Permit() {
-      if (key_ != nullptr) key_->fetch_sub(1, std::memory_order_relaxed);
-      if (all_ != nullptr) all_->fetch_sub(1, std::memory_order_relaxed);
+      if (of_ != nullptr) of_->GiveBack(requester_.id, count_);
+    }
+
+    const Requester& requester() const { return requester_; }
+    // Throws as Admit does, and then has as many as before.
+    void Take(int64_t more) {
+      of_->Take(requester_, more);
+      count_ += more;
     }
 
    private:
     friend class Admission;
-    Permit() = default;
+    Permit(Admission& of, const Requester& requester)
+        : of_(&of), requester_(requester), count_(1) {}
 
-    std::atomic<int64_t>* all_ = nullptr;
-    std::atomic<int64_t>* key_ = nullptr;
+    Admission* of_;
+    Requester requester_;
+    int64_t count_;
   };
 
-  // keys: how many there are; max_per_key 0: no limit.
-  Admission(int64_t max_requests, size_t keys, int64_t max_per_key);
+  // max_per_key 0: no limit.
+  Admission(int64_t max_choices, int64_t max_per_key)
+      : max_choices_(max_choices), max_per_key_(max_per_key) {}
 
-  // Throws ApiFailure: 503 when the server is full, 429 when the key has as many as it may.
-  Permit Admit(std::optional<size_t> key);
+  // One place. Throws ApiFailure: 503 when the server is full, 429 when the requester has as many
+  // as it may.
+  Permit Admit(const Requester& requester) {
+    Take(requester, 1);
+    return {*this, requester};
+  }
 
-  bool is_full() const { return in_flight() >= max_requests_; }
-  int64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
+  bool is_full() const { return in_flight() >= max_choices_; }
+  int64_t in_flight() const {
+    const std::lock_guard lock(mutex_);
+    return in_flight_;
+  }
 
  private:
-  const int64_t max_requests_;
+  void Take(const Requester& requester, int64_t more);
+  void GiveBack(uint64_t id, int64_t count);
+
+  const int64_t max_choices_;
   const int64_t max_per_key_;
-  std::atomic<int64_t> in_flight_ = 0;
-  std::unique_ptr<std::atomic<int64_t>[]> of_key_;
+  mutable std::mutex mutex_;
+  int64_t in_flight_ = 0;
+  std::unordered_map<uint64_t, int64_t> of_requester_;  // that have some
 };
 
 }  // namespace sluice::server

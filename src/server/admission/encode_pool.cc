@@ -1,5 +1,6 @@
 #include "server/admission/encode_pool.h"
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <condition_variable>
 #include <deque>
@@ -13,10 +14,15 @@
 #include "support/check.h"
 
 namespace sluice::server {
+namespace {
+
+constexpr size_t kLong = size_t{1} << 20;  // bytes, from which on a job is a long one
+
+}  // namespace
 
 class EncodePool::Impl {
  public:
-  explicit Impl(int32_t threads) {
+  explicit Impl(int32_t threads) : most_long_(std::max(1, threads - 1)) {
     CheckInRange("encode_threads", threads, 1, 1024);
     for (int32_t i = 0; i < threads; ++i) {
       threads_.emplace_back([this](const std::stop_token& stop) { Work(stop); });
@@ -29,12 +35,12 @@ class EncodePool::Impl {
   Impl& operator=(const Impl&) = delete;
 
   void Run(std::function<void()> work, const boost::asio::any_io_executor& loop,
-           std::function<void()> then) {
+           std::function<void()> then, size_t bytes) {
     {
       const std::lock_guard lock(mutex_);
-      jobs_.push_back({std::move(work), loop, std::move(then)});
+      (bytes > kLong ? long_ : short_).push_back({std::move(work), loop, std::move(then)});
     }
-    added_.notify_one();
+    added_.notify_all();  // the first one may not take a long one
   }
 
  private:
@@ -47,9 +53,13 @@ class EncodePool::Impl {
   void Work(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     // True also when there is work left after a stop.
-    while (added_.wait(lock, stop, [this] { return !jobs_.empty(); }) && !stop.stop_requested()) {
-      Job job = std::move(jobs_.front());
-      jobs_.pop_front();
+    while (added_.wait(lock, stop, [this] { return !short_.empty() || MayTakeLong(); }) &&
+           !stop.stop_requested()) {
+      const bool is_long = short_.empty();
+      std::deque<Job>& jobs = is_long ? long_ : short_;
+      Job job = std::move(jobs.front());
+      jobs.pop_front();
+      if (is_long) ++long_running_;
       lock.unlock();
       try {
         job.work();
@@ -58,12 +68,17 @@ class EncodePool::Impl {
       job.work = nullptr;  // what it held is freed here, not on the loop
       if (!stop.stop_requested()) boost::asio::post(job.loop, std::move(job.then));
       lock.lock();
+      if (is_long && long_running_-- == most_long_) added_.notify_one();
     }
   }
+  bool MayTakeLong() const { return !long_.empty() && long_running_ < most_long_; }
 
   std::mutex mutex_;
   std::condition_variable_any added_;
-  std::deque<Job> jobs_;
+  std::deque<Job> short_;
+  std::deque<Job> long_;
+  int32_t long_running_ = 0;
+  const int32_t most_long_;
   std::vector<std::jthread> threads_;
 };
 
@@ -71,8 +86,8 @@ EncodePool::EncodePool(int32_t threads) : impl_(std::make_unique<Impl>(threads))
 EncodePool::~EncodePool() = default;
 
 void EncodePool::Run(std::function<void()> work, const boost::asio::any_io_executor& loop,
-                     std::function<void()> then) {
-  impl_->Run(std::move(work), loop, std::move(then));
+                     std::function<void()> then, size_t bytes) {
+  impl_->Run(std::move(work), loop, std::move(then), bytes);
 }
 
 }  // namespace sluice::server

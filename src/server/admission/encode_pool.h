@@ -1,8 +1,10 @@
 // A few threads for work that would hold up the streams of a loop: parsing and encoding long
-// prompts.
+// prompts. The longest ones leave a thread free, where there are several, and go after all others:
+// a prompt of some pages does not wait for one of megabytes.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,10 +17,10 @@ class EncodePool {
   // Waits for what runs; the rest is dropped, and `then` of neither is called. Loops outlive it.
   ~EncodePool();
 
-  // `work` runs on a thread of the pool, and then `then` on the loop's. `work` throws nothing but
-  // std::bad_alloc, after which `then` runs as well.
+  // `work`, on so many bytes, runs on a thread of the pool, and then `then` on the loop's. `work`
+  // throws nothing but std::bad_alloc, after which `then` runs as well.
   void Run(std::function<void()> work, const boost::asio::any_io_executor& loop,
-           std::function<void()> then);
+           std::function<void()> then, size_t bytes = 0);
 
  private:
   class Impl;

@@ -71,6 +71,8 @@ void LiveExchange::Start(Preparation preparation) {
     phase_ = Phase::kRunning;
     last_write_ = loop_->now;
     return;
+  } catch (const ApiFailure& failure) {
+    error = failure.error();
   } catch (const Error& refusal) {
     error = SubmitFailure(refusal);
     NameGrammarField(asked_, error);
@@ -96,7 +98,9 @@ void LiveExchange::Submit(PreparedRequest& request) {
   has_offsets_ = wanted_.logprobs && !is_chat;
   loop_->counters.unknown_fields += std::ssize(asked_.unknown);
 
-  choices_.resize(prompts_.size() * static_cast<size_t>(asked_.n));
+  const size_t count = prompts_.size() * static_cast<size_t>(asked_.n);
+  exchange_.TakePlaces(static_cast<int64_t>(count) - 1);
+  choices_.resize(count);
   choices_unheard_ = choices_unwritten_ = choices_.size();
   loop_->choices.Reserve(choices_.size());
   for (Choice& choice : choices_) {
@@ -133,6 +137,8 @@ ClientRequest LiveExchange::RequestFor(const Choice& choice) const {
           .prompt_logprobs = asked_.prompt_logprobs,
           .text = asked_.text,
           .grammar = asked_.grammar,
+          .group = exchange_.group(),
+          .priority = asked_.priority,
           .ignores_end = asked_.ignores_end,
           .mode = asked_.streams ? OutputMode::kDelta : OutputMode::kFinal,
           .stream_interval = asked_.stream_interval};

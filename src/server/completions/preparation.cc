@@ -9,6 +9,8 @@
 namespace sluice::server {
 namespace {
 
+constexpr size_t kEncodedBytes = size_t{1} << 20;
+
 std::string_view PromptField(Api api) { return api == Api::kChat ? "messages" : "prompt"; }
 
 [[noreturn]] void ThrowPrompt(Api api, std::string message, std::string code = {}) {
@@ -28,35 +30,76 @@ std::string CheckedModel(const std::string& asked, const std::vector<std::string
                     .code = "model_not_found"});
 }
 
+// In OpenAI's words, which clients look for. size: of the prompt, in tokens; where it was not
+// counted to the end, `at_least` so many.
+[[noreturn]] void ThrowTooLong(const CompletionRequest& asked, int64_t size, int64_t context,
+                               std::string_view at_least) {
+  const int64_t output = std::max<int64_t>(asked.max_tokens.value_or(1), 1);
+  ThrowPrompt(asked.api,
+              "This model's maximum context length is " + ToText(context) +
+                  " tokens. However, you requested " + std::string(at_least) +
+                  ToText(size + output) + " tokens (" + std::string(at_least) + ToText(size) +
+                  " in the " + std::string(PromptField(asked.api)) + ", " + ToText(output) +
+                  " in the completion). Please reduce the length of the " +
+                  std::string(PromptField(asked.api)) + ".",
+              "context_length_exceeded");
+}
+constexpr std::string_view kAtLeast = "at least ";
+
+// A text that has too many tokens whatever they are is not encoded, and others no further than
+// needed: the cost of a prompt depends on the context and not on its client. (One that is to be
+// truncated needs all of its tokens.)
 std::vector<int32_t> Encode(const CompletionRequest& asked, const PromptInput& prompt,
-                            const Tokenizer& tokenizer) {
-  return tokenizer.Encode(prompt.text, {.add_special_tokens = asked.adds_special_tokens,
-                                        .parse_special_tokens = asked.parses_special_tokens});
+                            int64_t context, const Tokenizer& tokenizer) {
+  const auto longest = static_cast<int64_t>(std::max<size_t>(tokenizer.longest_token(), 1));
+  const int64_t least = (std::ssize(prompt.text) + longest - 1) / longest;
+  const bool truncates = asked.truncate_prompt_tokens.has_value();
+  if (truncates ? prompt.text.size() > MostEncodedBytes(tokenizer, context) : least > context) {
+    ThrowTooLong(asked, least, context, kAtLeast);
+  }
+  std::vector<int32_t> ids =
+      tokenizer.Encode(prompt.text, {.add_special_tokens = asked.adds_special_tokens,
+                                     .parse_special_tokens = asked.parses_special_tokens,
+                                     .max_tokens = truncates ? INT64_MAX : context});
+  if (!truncates && std::ssize(ids) > context) {
+    ThrowTooLong(asked, std::ssize(ids), context, kAtLeast);
+  }
+  return ids;
+}
+
+// vLLM's: the last tokens are kept; -1: as many as leave room for max_tokens.
+void Truncate(const CompletionRequest& asked, int64_t context, std::vector<int32_t>& ids) {
+  if (!asked.truncate_prompt_tokens.has_value()) return;
+  int64_t most = *asked.truncate_prompt_tokens;
+  if (most > context) {
+    throw ApiFailure({.message = "truncate_prompt_tokens = " + ToText(most) +
+                                 " is not allowed: -1, or at most the context of " +
+                                 ToText(context) + " tokens",
+                      .param = "truncate_prompt_tokens"});
+  }
+  if (most < 0) {
+    const int64_t output = std::max<int64_t>(asked.max_tokens.value_or(1), 1);
+    most = std::max<int64_t>(1, context - output);
+  }
+  if (std::ssize(ids) > most) ids.erase(ids.begin(), ids.end() - most);
 }
 
 void CheckLength(const CompletionRequest& asked, int64_t size, int64_t context) {
   if (size == 0) ThrowPrompt(asked.api, "a prompt must have at least one token");
-  if (size < context) return;
-  // In OpenAI's words, which clients look for.
-  const int64_t output = std::max<int64_t>(asked.max_tokens.value_or(1), 1);
-  ThrowPrompt(asked.api,
-              "This model's maximum context length is " + ToText(context) +
-                  " tokens. However, you requested " + ToText(size + output) + " tokens (" +
-                  ToText(size) + " in the " + std::string(PromptField(asked.api)) + ", " +
-                  ToText(output) + " in the completion). Please reduce the length of the " +
-                  std::string(PromptField(asked.api)) + ".",
-              "context_length_exceeded");
+  if (size >= context) ThrowTooLong(asked, size, context, "");
 }
 
 PreparedPrompt PreparePrompt(const CompletionRequest& asked, PromptInput prompt, int64_t context,
                              const Tokenizer& tokenizer) {
   PreparedPrompt prepared;
-  prepared.ids = prompt.is_ids ? std::move(prompt.ids) : Encode(asked, prompt, tokenizer);
+  prepared.ids = prompt.is_ids ? std::move(prompt.ids) : Encode(asked, prompt, context, tokenizer);
+  const auto whole = prepared.ids.size();
+  Truncate(asked, context, prepared.ids);
   const auto size = static_cast<int64_t>(prepared.ids.size());
   CheckLength(asked, size, context);
   prepared.max_tokens = std::min(asked.max_tokens.value_or(INT32_MAX), context - size);
   if (asked.echo) {
-    prepared.echo = prompt.is_ids
+    prepared.echo = prompt.is_ids || prepared.ids.size() < whole
                         ? tokenizer.Decode(prepared.ids, asked.text.detokenizer.skip_special_tokens)
                         : std::move(prompt.text);
   }
@@ -105,6 +148,10 @@ PreparedRequest PrepareOrThrow(Api api, std::string_view body, int64_t context,
 }
 
 }  // namespace
+
+size_t MostEncodedBytes(const Tokenizer& tokenizer, int64_t context) {
+  return std::max(kEncodedBytes, tokenizer.longest_token() * static_cast<size_t>(context));
+}
 
 Preparation Prepare(Api api, std::string_view body, int64_t context,
                     const PreparationSettings& settings) {

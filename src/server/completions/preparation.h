@@ -36,6 +36,9 @@ struct PreparationSettings {
 
 using Preparation = std::variant<PreparedRequest, ApiError>;
 
+// The longest text that is encoded to its end, whatever the context: bytes.
+size_t MostEncodedBytes(const Tokenizer& tokenizer, int64_t context);
+
 // On any thread. context: the engine's. Throws nothing.
 Preparation Prepare(Api api, std::string_view body, int64_t context,
                     const PreparationSettings& settings);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "server/http/connection_set.h"
+#include "server/http/peer.h"
 
 namespace sluice::server {
 namespace {
@@ -40,7 +41,9 @@ struct WaitHandler {
 }  // namespace
 
 Connection::Connection(ConnectionSet& set, boost::asio::io_context& loop, int fd)
-    : set_(set), fd_(fd), socket_(loop.get_executor(), fd) {}
+    : set_(set), fd_(fd), socket_(loop.get_executor(), fd), peer_(PeerOf(fd)) {
+  request_.peer = peer_;
+}
 
 void Connection::Start() {
   InEvent([] {});
@@ -252,6 +255,7 @@ void Connection::GiveUp() {
 void Connection::BeginRequest() {
   state_ = State::kReading;
   request_ = {};
+  request_.peer = peer_;
   is_http_1_1_ = true;
   closes_ = has_begun_ = is_complete_ = is_chunked_ = has_no_body_ = owes_room_ = false;
 }
@@ -275,6 +279,12 @@ size_t Connection::Read(std::string_view bytes) {
       return bytes.size();
     }
     if (!had_head && reader_->has_head()) Guarded([this] { OnHead(); });
+    if (state_ == State::kReading && !is_closed_ &&
+        !request_.share.GrowTo(reader_->body_bytes(), set_.counters().inflight_bytes,
+                               set_.limits().inflight_bytes)) {
+      RejectBody();
+      return bytes.size();
+    }
     if (state_ != State::kReading || is_closed_) return taken;
     if (reader_->is_complete()) {
       Guarded([this] { Handle(); });
@@ -310,6 +320,10 @@ void Connection::OnHead() {
     return WriteWhole(std::move(*refusal));
   }
   if (reader_->is_complete()) return;
+  if (!BodyShare::HasRoom(reader_->body_length(), set_.counters().inflight_bytes,
+                          set_.limits().inflight_bytes)) {
+    return RejectBody();
+  }
   body_bytes_at_check_ = 0;
   set_.EnterWait(*this, WaitKind::kBody);
   if (reader_->expects_continue()) {
@@ -328,10 +342,18 @@ void Connection::Handle() {
   if (answer_ == nullptr && !is_complete_) Lose();
 }
 
+void Connection::RejectBody() {
+  Reject(503, "bodies of other requests are in memory, and this one is too long to join them");
+}
+
 void Connection::Reject(int status, std::string_view what) {
   auto& counters = set_.counters();
-  (status == 408 ? counters.timeouts : counters.malformed_requests)
-      .fetch_add(1, std::memory_order_relaxed);
+  if (status != 503) {
+    (status == 408 ? counters.timeouts : counters.malformed_requests)
+        .fetch_add(1, std::memory_order_relaxed);
+  }
+  request_.body = {};
+  request_.share = {};
   if (request_.id.empty()) request_.id = set_.NewId();
   HttpResponse response = set_.handler().Malformed(status, what);
   response.closes = true;

@@ -58,7 +58,7 @@ class Connection final
   void SettleLater();
 
   const HttpRequest& request() const override { return request_; }
-  std::string TakeBody() override { return std::move(request_.body); }
+  HttpBody TakeBody() override { return {std::move(request_.body), std::move(request_.share)}; }
   void Respond(HttpResponse response) override;
   void Begin(HttpResponse head) override;
   std::string& stream() override { return out_.text(); }
@@ -84,6 +84,7 @@ class Connection final
   // Calls the Handler, and gives its exceptions a status.
   template <typename Call>
   void Guarded(Call call);
+  void RejectBody();  // which has no room
   void Reject(int status, std::string_view what);
   void WriteWhole(HttpResponse response);
   void WriteHead(const HttpResponse& response, HeadStyle::Body body);
@@ -126,6 +127,7 @@ class Connection final
   std::unique_ptr<Answer> answer_;
   std::string input_;  // that came and is not read: a part of a request, or the next ones
   size_t body_bytes_at_check_ = 0;
+  const uint64_t peer_;
 
   HandlerMemory read_memory_;
   HandlerMemory write_memory_;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,7 +28,12 @@ class Answer {
 class Exchange {
  public:
   virtual const HttpRequest& request() const = 0;
-  virtual std::string TakeBody() = 0;  // once; for work that goes on after Handle
+  virtual HttpBody TakeBody() = 0;  // once; so that it is there no longer than it is needed
+
+  // The group of its requester among the engine's requests; 0: none of its own.
+  virtual uint64_t group() const { return 0; }
+  // Places for more choices than the first one. Throws ApiFailure where there are too few.
+  virtual void TakePlaces(int64_t) {}
 
   // The whole response. Nothing may be written after it.
   virtual void Respond(HttpResponse response) = 0;

@@ -1,10 +1,13 @@
 // An HTTP request and a response, as plain text.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "server/http/body_share.h"
 
 namespace sluice::server {
 
@@ -15,13 +18,20 @@ struct HttpField {
   bool IsNamed(std::string_view other) const;  // in any case of letters
 };
 
+struct HttpBody {
+  std::string text;
+  BodyShare share;
+};
+
 struct HttpRequest {
   std::string method;
   std::string path;   // percent-decoded
   std::string query;  // after the question mark, as it came
   std::vector<HttpField> fields;
-  std::string body;  // has room for the padding that simdjson reads after it
-  std::string id;    // X-Request-Id, the client's or one of ours; every response has it
+  std::string body;   // has room for the padding that simdjson reads after it
+  BodyShare share;    // of the body
+  uint64_t peer = 0;  // see PeerOf
+  std::string id;     // X-Request-Id, the client's or one of ours; every response has it
 
   // The first one of this name, in any case of letters.
   std::optional<std::string_view> Field(std::string_view name) const;

@@ -97,6 +97,11 @@ class RequestReader::Parser final : public http::basic_parser<true> {
   bool is_http_1_1() const { return is_http_1_1_; }
   bool expects_continue() const { return expects_continue_; }
   size_t body_bytes() const { return body_bytes_; }
+  // on_body_init comes with the first byte of the body.
+  size_t body_length() const {
+    const auto length = content_length();
+    return length ? static_cast<size_t>(*length) : 0;
+  }
 
  private:
   void Fail(int status, std::string_view what, boost::beast::error_code& error) {
@@ -251,5 +256,6 @@ bool RequestReader::is_http_1_1() const { return parser_->is_http_1_1(); }
 bool RequestReader::keeps_alive() const { return parser_->keep_alive(); }
 bool RequestReader::expects_continue() const { return parser_->expects_continue(); }
 size_t RequestReader::body_bytes() const { return parser_->body_bytes(); }
+size_t RequestReader::body_length() const { return parser_->body_length(); }
 
 }  // namespace sluice::server

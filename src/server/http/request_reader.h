@@ -37,7 +37,8 @@ class RequestReader {
   bool keeps_alive() const;
   bool expects_continue() const;
 
-  size_t body_bytes() const;  // so far
+  size_t body_bytes() const;   // so far
+  size_t body_length() const;  // as the head has it; 0: it does not
 
  private:
   class Parser;

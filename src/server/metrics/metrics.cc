@@ -156,7 +156,7 @@ void AddServer(std::span<const LoopMetrics> loops, int64_t max_requests, Familie
   families.Gauge("sluice_engine_up", "Whether every thread has an engine that is ready.",
                  int64_t{is_up});
   AddEngines(loops, families);
-  families.Gauge("sluice_requests_max", "Completions that may be in flight.", max_requests);
+  families.Gauge("sluice_requests_max", "Choices that may be in flight.", max_requests);
 
   RouteCounts routes;
   for (const LoopMetrics& loop : loops) {
@@ -218,6 +218,9 @@ void AddHttp(std::span<const LoopMetrics> loops, const HttpCounters& http, Famil
   };
   families.Gauge("sluice_connections", "Connections now.",
                  http.connections.load(std::memory_order_relaxed));
+  families.Gauge("sluice_http_inflight_bytes",
+                 "Bytes of bodies that are read or wait to be encoded.",
+                 http.inflight_bytes.load(std::memory_order_relaxed));
   counter("sluice_connections_total", "Connections that were taken.", http.connections_seen);
   counter("sluice_connections_refused_total", "Connections beyond a limit.",
           http.refused_connections);

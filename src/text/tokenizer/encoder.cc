@@ -1,5 +1,6 @@
 #include "text/tokenizer/encoder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "support/check.h"
@@ -38,35 +39,40 @@ std::vector<int32_t> Encoder::Encode(std::string_view text, const EncodeOptions&
     ThrowInvalid("text", "no UTF-8 at byte " + std::to_string(valid), "UTF-8");
   }
   std::vector<int32_t> ids;
-  ids.reserve(text.size() / 3 + 8);
+  ids.reserve(std::min(text.size() / 3, static_cast<size_t>(options.max_tokens)) + 8);
   if (options.add_special_tokens) ids = parts_.before;
   Pieces pieces;
   ModelScratch scratch;
   std::string normalized;
   size_t growth = GrowthOf(text.size());
   const bool parses = options.parse_special_tokens;
+  const auto is_full = [&] { return std::ssize(ids) > options.max_tokens; };
   in_text_.ForEachPart(text, parses, [&](const AddedTokenFinder::Part& outer) {
+    if (is_full()) return;
     if (outer.id >= 0) return ids.push_back(outer.id);
     normalized.assign(outer.text);
     Normalize(parts_.normalizer, normalized, growth);
     const bool is_start = outer.text.data() == text.data();
     in_normalized_.ForEachPart(normalized, parses, [&](const AddedTokenFinder::Part& part) {
+      if (is_full()) return;
       if (part.id >= 0) return ids.push_back(part.id);
-      EncodeSegment(part.text, is_start && part.text.data() == normalized.data(), pieces, scratch,
-                    ids);
+      EncodeSegment(part.text, is_start && part.text.data() == normalized.data(),
+                    options.max_tokens, pieces, scratch, ids);
     });
   });
   if (options.add_special_tokens) ids.insert(ids.end(), parts_.after.begin(), parts_.after.end());
   return ids;
 }
 
-void Encoder::EncodeSegment(std::string_view text, bool begins_at_the_start, Pieces& pieces,
-                            ModelScratch& scratch, std::vector<int32_t>& ids) const {
+void Encoder::EncodeSegment(std::string_view text, bool begins_at_the_start, int64_t max_tokens,
+                            Pieces& pieces, ModelScratch& scratch,
+                            std::vector<int32_t>& ids) const {
   pieces.text.assign(text);
   pieces.spans.assign(1, {0, text.size()});
   pieces.begins_at_the_start = begins_at_the_start;
   PreTokenize(parts_.pre_tokenizer, pieces);
   for (const Span span : pieces.spans) {
+    if (std::ssize(ids) > max_tokens) return;
     parts_.model->Encode(std::string_view(pieces.text).substr(span.begin, span.end - span.begin),
                          scratch, ids);
   }

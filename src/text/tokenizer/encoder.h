@@ -39,9 +39,12 @@ class Encoder {
 
   std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const;
 
+  // Compositions and compatible forms make of three bytes one, and of nine (Hangul) three.
+  size_t most_shrinking() const { return parts_.normalizer.empty() ? 1 : 4; }
+
  private:
-  void EncodeSegment(std::string_view text, bool begins_at_the_start, Pieces& pieces,
-                     ModelScratch& scratch, std::vector<int32_t>& ids) const;
+  void EncodeSegment(std::string_view text, bool begins_at_the_start, int64_t max_tokens,
+                     Pieces& pieces, ModelScratch& scratch, std::vector<int32_t>& ids) const;
 
   EncoderParts parts_;
   Spellings normalized_tokens_;

@@ -99,6 +99,8 @@ bool Tokenizer::IsSpecial(int32_t id) const {
   return impl_->vocabulary().IsKnown(id) && impl_->vocabulary().Flags(id) & text::kSpecialToken;
 }
 
+size_t Tokenizer::longest_token() const { return impl_->longest_token(); }
+
 std::vector<int32_t> Tokenizer::StopTokenIds(std::span<const std::string> stops) const {
   std::vector<int32_t> ids;
   for (const std::string& stop : stops) {

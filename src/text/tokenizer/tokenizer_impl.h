@@ -1,6 +1,8 @@
 // The parts of a Tokenizer.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <utility>
 
@@ -25,6 +27,7 @@ class TokenizerImpl {
         if (!vocabulary_.IsKnown(id)) continue;
         const bool is = vocabulary_.Flags(id) & kAddedToken;
         if (is == is_added) ids_.Add(vocabulary_.Token(id), id);
+        longest_token_ = std::max(longest_token_, vocabulary_.Token(id).size());
       }
     }
   }
@@ -32,6 +35,7 @@ class TokenizerImpl {
   const Vocabulary& vocabulary() const { return vocabulary_; }
   const DecodeRules& rules() const { return rules_; }
   const Encoder& encoder() const { return encoder_; }
+  size_t longest_token() const { return longest_token_ * encoder_.most_shrinking(); }
   int32_t Find(std::string_view token) const { return ids_.Find(token); }  // -1: none
 
  private:
@@ -39,6 +43,7 @@ class TokenizerImpl {
   Encoder encoder_;
   DecodeRules rules_;
   TokenMap ids_;
+  size_t longest_token_ = 0;
 };
 
 }  // namespace sluice::text

@@ -324,6 +324,65 @@ TEST(Completions, PreparesLongBodiesOnThePool) {
   EXPECT_EQ(fake.serving.completions.live(), 0);
 }
 
+// A letter is a token and a text of more than 4096 letters too long, however long it is: what the
+// error says was not counted to the end.
+TEST(Completions, ATextThatCannotFitIsNotEncoded) {
+  FakeServing fake;
+  const std::string text(100'000, 'b');
+  FakeExchange& long_one = fake.Ask(R"({"prompt":")" + text + R"(","max_tokens":2})");
+  ASSERT_TRUE(fake.serving.Completes(long_one));
+  const ReadError error = *Read(long_one).error;
+  EXPECT_EQ(error.code, "context_length_exceeded");
+  EXPECT_TRUE(
+      error.message.starts_with("This model's maximum context length is 4096 tokens. "
+                                "However, you requested at least "))
+      << error.message;
+  // The same words for one that is encoded up to there.
+  const std::string near(4200, 'b');
+  FakeExchange& near_one = fake.Ask(R"({"prompt":")" + near + R"("})");
+  EXPECT_NE(Read(near_one).error->message.find("at least 4"), std::string::npos);
+  // Ids are counted.
+  std::string ids = "[1";
+  for (int i = 1; i < 4100; ++i) ids += ",1";
+  FakeExchange& of_ids = fake.Ask(R"({"prompt":)" + ids + "]}");
+  ASSERT_TRUE(fake.serving.Completes(of_ids));
+  EXPECT_NE(Read(of_ids).error->message.find("requested 4101 tokens (4100 in the prompt"),
+            std::string::npos)
+      << Read(of_ids).error->message;
+}
+
+TEST(Completions, TruncatesAPromptToItsLastTokens) {
+  FakeServing fake;
+  const auto prompt_of = [&](const std::string& fields) {
+    const size_t count = fake.client.submitted.size();
+    fake.Ask("{" + fields + "}");
+    EXPECT_EQ(fake.client.submitted.size(), count + 1) << fields;
+    return fake.client.submitted.back().prompt;
+  };
+  EXPECT_EQ(prompt_of(R"("prompt":"abcdef","truncate_prompt_tokens":2)"), Ids("ef"));
+  EXPECT_EQ(prompt_of(R"("prompt":"abc","truncate_prompt_tokens":5)"), Ids("abc"));
+  EXPECT_EQ(prompt_of(R"("prompt":[1,2,3],"truncate_prompt_tokens":1)"), std::vector<int32_t>{3});
+  EXPECT_EQ(prompt_of(R"("prompt":"abc","truncate_prompt_tokens":null)"), Ids("abc"));
+  const std::string text = std::string(4090, 'a') + "bcdefghijk";
+  const std::vector<int32_t> fits =
+      prompt_of(R"("prompt":")" + text + R"(","truncate_prompt_tokens":-1,"max_tokens":96)");
+  EXPECT_EQ(fits.size(), 4000u);
+  EXPECT_EQ(fits.back(), Ids("k")[0]);
+  for (const char* const wrong : {"0", "-2", "4097"}) {
+    const FakeExchange& refused =
+        fake.Ask(R"({"prompt":"abc","truncate_prompt_tokens":)" + std::string(wrong) + "}");
+    EXPECT_EQ(Read(refused).error->param, "truncate_prompt_tokens") << wrong;
+  }
+}
+
+TEST(Completions, PassesThePriorityAndTheGroupOn) {
+  FakeServing fake;
+  fake.serving.Ask(R"({"prompt":"a","priority":-3})", Api::kCompletions, 99);
+  EXPECT_EQ(fake.client.submitted.at(0).priority, -3);
+  EXPECT_EQ(fake.client.submitted.at(0).group, 99u);
+  EXPECT_EQ(Read(fake.Ask(R"({"prompt":"a","priority":1.5})")).error->param, "priority");
+}
+
 TEST(Completions, NamesTheFieldsThatItIgnored) {
   const auto ignored = [](const server::HttpResponse& response) {
     for (const server::HttpField& field : response.fields) {

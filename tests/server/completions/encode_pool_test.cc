@@ -38,6 +38,32 @@ TEST(EncodePool, WorksElsewhereAndGoesOnOnTheLoop) {
   EXPECT_EQ(done, 100);
 }
 
+// As many long jobs as there are threads, which end when a short one has run.
+TEST(EncodePool, AShortJobDoesNotWaitForLongOnes) {
+  constexpr size_t kLong = size_t{16} << 20;
+  boost::asio::io_context loop;
+  auto guard = boost::asio::make_work_guard(loop);
+  std::promise<void> has_run;
+  const std::shared_future<void> of_short = has_run.get_future().share();
+  std::atomic<int> in_time{0};
+  int done = 0;
+  const auto then = [&] {
+    if (++done == 4) guard.reset();
+  };
+  EncodePool pool(3);
+  for (int i = 0; i < 3; ++i) {
+    pool.Run(
+        [&] {
+          // Far more than it takes, and an end where it never comes.
+          if (of_short.wait_for(std::chrono::seconds(30)) == std::future_status::ready) ++in_time;
+        },
+        loop.get_executor(), then, kLong);
+  }
+  pool.Run([&] { has_run.set_value(); }, loop.get_executor(), then);
+  loop.run();
+  EXPECT_EQ(in_time, 3);
+}
+
 // The job in hand ends the pool's last wait itself, when the pool's end was asked for.
 TEST(EncodePool, WaitsForWhatRunsAndDropsTheRest) {
   boost::asio::io_context loop;

@@ -25,6 +25,7 @@ class FakeExchange final : public server::Exchange {
   std::unique_ptr<server::Answer> answer;
   // A reader that takes nothing; or as much as it likes.
   bool reads = true;
+  uint64_t its_group = 0;
 
   bool is_complete() const { return response_.has_value() || has_ended_; }
   const std::optional<server::HttpResponse>& response() const { return response_; }  // a whole one
@@ -48,7 +49,8 @@ class FakeExchange final : public server::Exchange {
   void LeaveUnread(size_t bytes) { unsent_.append(bytes, ':'); }
 
   const server::HttpRequest& request() const override { return request_; }
-  std::string TakeBody() override { return std::exchange(request_.body, {}); }
+  server::HttpBody TakeBody() override { return {std::exchange(request_.body, {}), {}}; }
+  uint64_t group() const override { return its_group; }
   void Respond(server::HttpResponse response) override {
     EXPECT_FALSE(is_complete() || head_.has_value());
     response_ = std::move(response);

@@ -34,9 +34,10 @@ class Serving {
           const server::CompletionSettings& settings = SettingsOfTests())
       : completions(client, text, settings, pool, loop.get_executor()) {}
 
-  FakeExchange& Ask(std::string_view body, Api api = Api::kCompletions) {
+  FakeExchange& Ask(std::string_view body, Api api = Api::kCompletions, uint64_t group = 0) {
     exchanges_.emplace_back(body);
     FakeExchange& exchange = exchanges_.back();
+    exchange.its_group = group;
     exchange.answer = completions.Begin(exchange, api);
     EXPECT_EQ(exchange.answer == nullptr, exchange.response().has_value());
     return exchange;

@@ -250,7 +250,7 @@ TEST_F(HttpExchange, RespondsLaterAndInsideOfHandle) {
   waiting = nullptr;
   peer.Send("POST /later HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nyes");
   ASSERT_TRUE(Until([&] { return waiting != nullptr; }));
-  EXPECT_EQ(waiting->TakeBody(), "yes");
+  EXPECT_EQ(waiting->TakeBody().text, "yes");
   waiting->Respond({.body = std::string(1 << 20, 'x')});
   waiting->Respond({.body = "not this too"});
   EXPECT_EQ(log.destroyed, 1);  // not before the call is over

@@ -71,6 +71,12 @@ void ReadSeed(Draft& to, const RequestValue& value) {
   to.request.params.seed.reset();
 }
 
+void ReadTruncation(Draft& to, const RequestValue& value) {
+  const auto tokens = value.Integer<int64_t>(UpTo(kMostTokens, -1));
+  if (tokens == 0) value.Refuse("0", "-1, or a whole number of 1 or more");
+  to.request.truncate_prompt_tokens = tokens;
+}
+
 void ReadTemperature(Draft& to, const RequestValue& value) {
   const Range range{0, static_cast<double>(to.limits.max_temperature), false};
   to.request.params.temperature = value.Float(range);
@@ -170,6 +176,11 @@ constexpr RequestField<Draft> kCommonFields[] = {
      [](Draft& to, const RequestValue& v) {
        to.request.stream_interval = v.Integer<int64_t>(UpTo(kMostTokens, 1));
      }},
+    {"priority",
+     [](Draft& to, const RequestValue& v) {
+       to.request.priority = v.Integer<int32_t>(UpTo(INT32_MAX, INT32_MIN));
+     }},
+    {"truncate_prompt_tokens", ReadTruncation},
 };
 
 constexpr RequestField<Draft> kCompletionFields[] = {

@@ -78,7 +78,9 @@ struct CompletionRequest {
   bool adds_special_tokens = true;     // add_special_tokens; kChat: false
   bool parses_special_tokens = false;  // parse_special_tokens; kChat: true
   int64_t stream_interval = 1;
-  std::vector<std::string> unknown = {};  // fields that were ignored, 64 at the most
+  int32_t priority = 0;
+  std::optional<int64_t> truncate_prompt_tokens = {};  // vLLM's: the last ones; -1: as many as fit
+  std::vector<std::string> unknown = {};               // fields that were ignored, 64 at the most
 };
 
 // `defaults` are the model's, which fields of the request replace.

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::server {
+
+// A number for the address of the other end of a socket: that of a network of 64 bits for IPv6,
+// where one client has them all. 0: this machine.
+uint64_t PeerOf(int fd);
+
+}  // namespace sluice::server

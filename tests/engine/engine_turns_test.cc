@@ -1,0 +1,149 @@
+// Groups of requests are served in turn: what one of them asks for is no other's loss.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "sluice/engine.hpp"
+#include "tests/engine/engine_client.h"
+#include "tests/engine/one_client.h"
+#include "tests/engine/runner/checking_runner.h"
+
+namespace sluice::test {
+namespace {
+
+constexpr uint64_t kMany = 11, kOther = 22, kThird = 33;
+
+EngineRequest Of(uint64_t group, EngineRequest request, int32_t priority = 0) {
+  request.group = group;
+  request.priority = priority;
+  return request;
+}
+
+CheckingOptions Options(int32_t slots, int64_t pages = 1000) {
+  CheckingOptions options;
+  options.info.max_requests = slots;
+  options.info.max_step_tokens = 64;
+  options.info.pages = pages;
+  return options;
+}
+
+// Steps until the request has its first row.
+int64_t StepsTo(OneClient& bench, RequestAddress request) {
+  int64_t steps = 0;
+  for (; bench.client.Of(request).rows == 0 && steps < 1000; ++steps) {
+    bench.client.Take(bench.engine.Step());
+  }
+  return steps;
+}
+
+TEST(EngineTurns, AHundredChoicesOfOneGroupDelayATokenOfAnotherByTwoStepsAtMost) {
+  for (const int32_t in_flight : {0, 1}) {
+    // Prompts of several steps, too: 16 slots, and 8 prompts of 40 tokens would be 5 of 64.
+    for (const size_t prompt : {size_t{1}, size_t{40}}) {
+      OneClient bench(Options(16), {.steps_in_flight = in_flight});
+      for (int32_t i = 0; i < 32; ++i) {
+        bench.client.Submit(Of(kMany, MakeRequest(std::vector<int32_t>(prompt, i), 60)));
+      }
+      for (int step = 0; step < 3; ++step) bench.client.Take(bench.engine.Step());
+      const RequestAddress one = bench.client.Submit(Of(kOther, MakeRequest({1}, 1)));
+      EXPECT_LE(StepsTo(bench, one), 1 + in_flight) << "prompts of " << prompt;
+      Drain(bench.engine, {&bench.client});
+      ExpectIdle(bench.engine, bench.runner);
+    }
+  }
+}
+
+TEST(EngineTurns, AGroupHasAllSlotsButThoseKeptForOthers) {
+  OneClient bench(Options(16));
+  for (int32_t i = 0; i < 20; ++i) bench.client.Submit(Of(kMany, MakeRequest({i}, 20)));
+  for (int step = 0; step < 2; ++step) bench.client.Take(bench.engine.Step());
+  EXPECT_EQ(bench.engine.counters().running, 14);
+  // Requests without a group take the others.
+  for (int32_t i = 0; i < 5; ++i) bench.client.Submit(MakeRequest({i}, 20));
+  for (int step = 0; step < 2; ++step) bench.client.Take(bench.engine.Step());
+  EXPECT_EQ(bench.engine.counters().running, 16);
+  Drain(bench.engine, {&bench.client});
+  ExpectIdle(bench.engine, bench.runner);
+}
+
+// Both have more than there is room for, and one of them came with ten times as many.
+TEST(EngineTurns, GroupsThatWaitHaveAlikeManyTokens) {
+  OneClient bench(Options(8));
+  std::vector<RequestAddress> many, few;
+  for (int32_t i = 0; i < 60; ++i) {
+    many.push_back(bench.client.Submit(Of(kMany, MakeRequest({i}, 5))));
+  }
+  for (int32_t i = 0; i < 6; ++i) {
+    few.push_back(bench.client.Submit(Of(kOther, MakeRequest({i}, 50))));
+  }
+  const auto tokens = [&](const std::vector<RequestAddress>& of) {
+    int64_t sum = 0;
+    for (const RequestAddress& address : of) sum += std::ssize(bench.client.Of(address).ids);
+    return sum;
+  };
+  for (int step = 0; step < 50; ++step) bench.client.Take(bench.engine.Step());
+  ASSERT_LT(bench.client.ended(), 55u);
+  EXPECT_NEAR(static_cast<double>(tokens(many)), static_cast<double>(tokens(few)), 60);
+  EXPECT_GT(tokens(many) + tokens(few), 50 * 6);
+  Drain(bench.engine, {&bench.client});
+  ExpectIdle(bench.engine, bench.runner);
+}
+
+TEST(EngineTurns, APriorityOrdersTheRequestsOfItsGroupAlone) {
+  OneClient bench(Options(2));
+  std::vector<RequestAddress> running;
+  for (int32_t i = 0; i < 2; ++i) {
+    running.push_back(bench.client.Submit(Of(i == 0 ? kMany : kOther, MakeRequest({i}, 4))));
+  }
+  bench.client.Take(bench.engine.Step());
+  const RequestAddress late = bench.client.Submit(Of(kMany, MakeRequest({3}, 4), 1));
+  const RequestAddress soon = bench.client.Submit(Of(kMany, MakeRequest({4}, 4), -5));
+  const RequestAddress second = bench.client.Submit(Of(kMany, MakeRequest({5}, 4), -5));
+  const RequestAddress usual = bench.client.Submit(Of(kOther, MakeRequest({6}, 4)));
+  std::vector<RequestAddress> order;
+  const std::vector<RequestAddress> all = {late, soon, second, usual};
+  while (bench.engine.HasWork()) {
+    bench.client.Take(bench.engine.Step());
+    for (const RequestAddress& address : all) {
+      const bool is_new = std::find(order.begin(), order.end(), address) == order.end();
+      if (is_new && bench.client.Of(address).rows > 0) order.push_back(address);
+    }
+  }
+  ASSERT_EQ(order.size(), 4u);
+  const auto place = [&](RequestAddress address) {
+    return std::find(order.begin(), order.end(), address) - order.begin();
+  };
+  EXPECT_LT(place(soon), place(second));
+  EXPECT_LT(place(second), place(late));
+  EXPECT_LE(place(usual), 1) << "a priority of another group came first";
+  ExpectIdle(bench.engine, bench.runner);
+}
+
+// Where pages run out, the group with the most running requests gives some back.
+TEST(EngineTurns, AGroupWithOneRequestIsNotPreemptedForAnotherOnesMany) {
+  CheckingOptions options = Options(8, 24);
+  options.info.page_tokens = 4;
+  OneClient bench(options);
+  std::vector<EngineRequest> requests;
+  std::vector<RequestAddress> addresses;
+  for (int32_t i = 0; i < 6; ++i) requests.push_back(Of(kMany, MakeRequest({i, 1}, 30)));
+  for (const EngineRequest& request : requests) {
+    addresses.push_back(bench.client.Submit(request));
+  }
+  for (int step = 0; step < 3; ++step) bench.client.Take(bench.engine.Step());
+  const RequestAddress one = bench.client.Submit(Of(kThird, MakeRequest({9, 9}, 30)));
+  const int64_t first = StepsTo(bench, one);
+  EXPECT_LE(first, 1);
+  for (int step = 0; step < 29; ++step) bench.client.Take(bench.engine.Step());
+  EXPECT_TRUE(bench.client.HasEnded(one));
+  EXPECT_GT(bench.engine.counters().preemptions, 0);
+  Drain(bench.engine, {&bench.client});
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ExpectSame(bench.client.Of(addresses[i]), ExpectedOf(requests[i], options));
+  }
+  ExpectIdle(bench.engine, bench.runner);
+}
+
+}  // namespace
+}  // namespace sluice::test
