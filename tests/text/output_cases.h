@@ -33,7 +33,10 @@ struct OutputCase {
 // The tools of all cases.
 inline std::vector<Tool> CaseTools() {
   return {{.name = "f", .parameters = R"({"type":"object","properties":{"a":{"type":"integer"},
-                             "s":{"type":"string"},"l":{"type":"array"}}})"},
+                             "s":{"type":"string"},"l":{"type":"array"},"b":{"type":"boolean"},
+                             "n":{"anyOf":[{"type":"number"},{"type":"null"}]},
+                             "o":{"$ref":"#/$defs/o"}},
+                             "$defs":{"o":{"type":"object"}}})"},
           {.name = "g"}};
 }
 
@@ -105,6 +108,50 @@ inline std::vector<OutputCase> ToolCases() {
 }
 // [tool_formats]
 
+// Values and escapes of Python, as the JSON that they become.
+inline std::vector<OutputCase> ValueCases() {
+  const auto python = [](const std::string& value, const std::string& json) {
+    return OutputCase{{.tools = ToolFormat::kPythonic},
+                      "[f(s=" + value + ")]",
+                      "call 0 f|arguments 0 {\"s\": " + json + "}|end 0|"};
+  };
+  const auto xml = [](const std::string& key, const std::string& value, const std::string& json) {
+    return OutputCase{
+        {.tools = ToolFormat::kXml},
+        "<function=f>\n<parameter=" + key + ">\n" + value + "\n</parameter>\n</function>",
+        "call 0 f|arguments 0 {\"" + key + "\": " + json + "}|end 0|"};
+  };
+  return {
+      python(R"('\x41\u00e9\U0001F600')", R"("\u0041\u00e9\ud83d\ude00")"),
+      python(R"('\x4')", R"("\\x4")"),
+      python(R"('\x')", R"("\\x")"),
+      python(R"('\u12g\n')", R"("\\u12g\n")"),
+      python(R"('\x4\x41')", R"("\\x4\u0041")"),
+      python(R"('\U00110000a')", R"("\\U00110000a")"),
+      python("1_000", "1000"),
+      python("[.5, 1., -0.5E+3, +7, 007]", "[0.5, 1.0, -0.5e3, 7, 7]"),
+      xml("a", "1", "1"),
+      xml("a", "", "\"\""),
+      xml("a", " -1_0 ", "-10"),
+      xml("a", "seven", "\"seven\""),
+      xml("a", "</b>", "\"</b>\""),
+      xml("a", "1\n2", "\"1\\n2\""),
+      xml("a", std::string(300, '1'), "\"" + std::string(300, '1') + "\""),
+      xml("b", "True", "true"),
+      xml("b", "false", "false"),
+      xml("n", "None", "null"),
+      xml("n", "1.5", "1.5"),
+      xml("l", "['a', True, {'k': None}]", R"(["a", true, {"k": null}])"),
+      xml("l", R"(["</parameter>", "a\/b", 'it\'s'])", R"(["</parameter>", "a/b", "it's"])"),
+      xml("l", "(1, 2)", "\"(1, 2)\""),
+      xml("o", R"({"k": [1, {"x": -2}]})", R"({"k": [1, {"x": -2}]})"),
+      xml("o", "{}", "{}"),
+      xml("s", "True", "\"True\""),
+      xml("s", "", "\"\""),
+      xml("unknown", "1", "\"1\""),
+  };
+}
+
 // What is no call comes out whole; a call that was begun stays one.
 inline std::vector<OutputCase> MalformedCases() {
   using enum ToolFormat;
@@ -143,6 +190,16 @@ inline std::vector<OutputCase> MalformedCases() {
       whole(kFunctionTag, "<function=f>[1]</function>"),
       of(kXml, "<function=f><parameter=a>1</parameter><x></function>",
          "call 0 f|arguments 0 {\"a\": 1|broken 0|content <x></function>|"),
+      of(kXml, "<function=f><parameter=l>[1, two]</parameter></function>",
+         "call 0 f|arguments 0 {\"l\": [1, |broken 0|content two]</parameter></function>|"),
+      of(kXml, "<function=f><parameter=l>[1] 2</parameter></function>",
+         "call 0 f|arguments 0 {\"l\": [1]|broken 0|content 2</parameter></function>|"),
+      of(kXml, "<function=f><parameter=a>12</param",
+         "call 0 f|arguments 0 {\"a\": |broken 0|content 12</param|"),
+      of(kXml, "<function=f><parameter=l>[1]</param",
+         "call 0 f|arguments 0 {\"l\": [1]|broken 0|content </param|"),
+      of(kPythonic, "[f(a=1-2)] x", "call 0 f|arguments 0 {\"a\": |broken 0|content 1-2)] x|"),
+      of(kPythonic, "[f(s='\\x4", "call 0 f|arguments 0 {\"s\": \"|broken 0|content \\x4|"),
   };
 }
 
@@ -170,7 +227,7 @@ inline std::vector<OutputCase> ReasoningCases() {
 
 inline std::vector<OutputCase> AllOutputCases() {
   std::vector<OutputCase> cases = ToolCases();
-  for (const auto& more : {MalformedCases(), ReasoningCases()}) {
+  for (const auto& more : {ValueCases(), MalformedCases(), ReasoningCases()}) {
     cases.insert(cases.end(), more.begin(), more.end());
   }
   return cases;

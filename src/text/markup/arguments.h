@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace sluice::text {
 
@@ -49,11 +50,14 @@ class JsonArguments {
 };
 
 // f(a=1, b='x', c=[True, None]) after the first bracket: {"a": 1, "b": "x", "c": [true, null]}.
-// Numbers stay as they are written. Brackets of tuples become those of lists.
+// Brackets of tuples become those of lists. An escape that is not complete is text.
 class PythonArguments {
  public:
   ArgumentsProgress Add(char byte, std::string& out);
   std::string_view unread() const { return word_; }
+
+  // A list, a tuple or a dict alone, from its bracket on; a text in it may have JSON's escapes.
+  static PythonArguments OfValue();
 
  private:
   enum class Place : uint8_t {
@@ -67,52 +71,69 @@ class PythonArguments {
     kColon,
     kAfterValue,
     kInText,
-    kInNumber,
-    kInWord,
+    kInEscape,
+    kInScalar,
   };
 
   ArgumentsProgress AddPlain(char byte, std::string& out);
   ArgumentsProgress BeginValue(char byte, std::string& out);
   ArgumentsProgress Close(char byte, std::string& out);
-  bool EndWord(std::string& out);
   void AddToText(char byte, std::string& out);
   void AddEscape(char byte, std::string& out);
+  void AddToEscape(char byte, std::string& out);
   void Separate(std::string& out);
 
   Place place_ = Place::kBegin;
   Brackets brackets_;
+  bool is_call_ = true;
   bool needs_comma_ = false;
   bool is_key_ = false;  // the text is one of a dict
   bool is_escaped_ = false;
-  int hex_digits_ = 0;  // of an escape, that follow
   char quote_ = 0;
-  std::string word_;
+  std::string word_;  // a key, a scalar or an escape that has not ended
 };
 
 // <parameter=a>1</parameter>, white space between, up to </function>: {"a": 1}. A value is a text
-// unless `is_json` says that it is JSON already.
+// unless `json_keys` has its parameter: then it is what it says in JSON or in Python, and a text
+// where it says nothing in them.
 class ElementArguments {
  public:
-  using IsJson = std::function<bool(std::string_view parameter)>;
-
-  explicit ElementArguments(IsJson is_json = {}) : is_json_(std::move(is_json)) {}
+  explicit ElementArguments(std::vector<std::string> json_keys = {})
+      : json_keys_(std::move(json_keys)) {}
   ArgumentsProgress Add(char byte, std::string& out);
-  std::string_view unread() const { return held_; }
+  std::string_view unread() const {
+    return place_ == Place::kInBrackets ? brackets_.unread() : held_;
+  }
 
  private:
-  enum class Place : uint8_t { kBetween, kInKey, kBegin, kValue };
+  enum class Place : uint8_t {
+    kBetween,
+    kInKey,
+    kBegin,
+    kScalar,
+    kInBrackets,
+    kAfterBrackets,
+    kText,
+  };
 
   ArgumentsProgress AddBetween(char byte, std::string& out);
+  ArgumentsProgress AddToBrackets(char byte, std::string& out);
+  ArgumentsProgress AddAfterBrackets(char byte);
   void AddToKey(char byte, std::string& out);
-  void AddToValue(char byte, std::string& out);
+  void AddToScalar(char byte, std::string& out);
+  void AddToText(char byte, std::string& out);
 
-  IsJson is_json_;
+  std::vector<std::string> json_keys_;
   Place place_ = Place::kBetween;
   bool has_begun_ = false;
   bool needs_comma_ = false;
-  bool is_value_json_ = false;
-  std::string held_;  // a beginning of a marker, or a key with its marker
+  bool is_json_ = false;  // the value
+  PythonArguments brackets_;
+  std::string held_;  // a beginning of a marker, a key with its marker, or a scalar
 };
+
+// What a word or a number says in JSON or in Python: True, 1_000, .5; false where it is none.
+bool AppendScalar(std::string_view text, std::string& out);
 
 // One byte of a JSON text from one of any text.
 void AppendTextByte(char byte, std::string& out);

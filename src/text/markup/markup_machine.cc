@@ -33,8 +33,8 @@ std::bitset<256> FirstsOf(std::string_view pattern) {
 
 }  // namespace
 
-MarkupMachine::MarkupMachine(const Markup& markup, StateNumber first, IsJson is_json)
-    : markup_(&markup), is_json_(std::move(is_json)), state_(first) {
+MarkupMachine::MarkupMachine(const Markup& markup, StateNumber first, JsonKeys json_keys)
+    : markup_(&markup), json_keys_(std::move(json_keys)), state_(first) {
   held_.reserve(kMostHeldBytes + 1);
   cursors_.reserve(markup.rules.size());
   firsts_.resize(markup.states.size());
@@ -191,12 +191,9 @@ void MarkupMachine::Apply(const Cursor& cursor, OutputParts& parts) {
     case Arguments::kPython:
       arguments_ = PythonArguments();
       break;
-    case Arguments::kElements: {
-      ElementArguments::IsJson is_json;
-      if (is_json_) is_json = [this, name](std::string_view key) { return is_json_(name, key); };
-      arguments_ = ElementArguments(std::move(is_json));
+    case Arguments::kElements:
+      arguments_ = json_keys_ ? ElementArguments(json_keys_(name)) : ElementArguments();
       break;
-    }
     case Arguments::kEmpty:
       parts.Append(PartKind::kArguments, calls_ - 1, "{}");
       EndCall(PartKind::kCallEnd, parts);

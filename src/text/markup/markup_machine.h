@@ -23,9 +23,10 @@ namespace sluice::text {
 
 class MarkupMachine {
  public:
-  // `markup` outlives it. is_json: of parameters of a tool, for Arguments::kElements.
-  using IsJson = std::function<bool(std::string_view tool, std::string_view parameter)>;
-  MarkupMachine(const Markup& markup, StateNumber first, IsJson is_json = {});
+  // `markup` outlives it. json_keys: the parameters of a tool that are no texts, for
+  // Arguments::kElements.
+  using JsonKeys = std::function<std::vector<std::string>(std::string_view tool)>;
+  MarkupMachine(const Markup& markup, StateNumber first, JsonKeys json_keys = {});
 
   void Step(std::string_view text, OutputParts& parts);
   void Finish(OutputParts& parts);
@@ -56,7 +57,7 @@ class MarkupMachine {
   const MarkupState& state() const { return markup_->states[state_]; }
 
   const Markup* markup_;
-  IsJson is_json_;
+  JsonKeys json_keys_;
   StateNumber state_;
   int32_t calls_ = 0;
   bool is_in_call_ = false;

@@ -1,5 +1,5 @@
-#include <algorithm>
-#include <array>
+#include <charconv>
+#include <cstdint>
 #include <utility>
 
 #include "text/markup/arguments.h"
@@ -9,32 +9,46 @@ namespace sluice::text {
 namespace {
 
 constexpr size_t kLongestKey = 64;
-constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kWords = {
-    {{"True", "true"},
-     {"False", "false"},
-     {"None", "null"},
-     {"true", "true"},
-     {"false", "false"},
-     {"null", "null"}}};
-constexpr size_t kLongestWord = 5;
+constexpr size_t kLongestScalar = 256;
 
-bool IsNumberByte(char byte) {
-  return IsDigit(byte) || byte == '.' || byte == 'e' || byte == 'E' || byte == '+' || byte == '-';
+bool IsScalarByte(char byte) {
+  return IsLetter(byte) || IsDigit(byte) || byte == '.' || byte == '+' || byte == '-';
+}
+
+bool IsHexDigit(char byte) {
+  return IsDigit(byte) || (byte >= 'a' && byte <= 'f') || (byte >= 'A' && byte <= 'F');
+}
+
+// With the backslash and the letter.
+size_t EscapeSize(char letter) { return letter == 'x' ? 4 : letter == 'u' ? 6 : 10; }
+
+void AppendHex(uint32_t unit, std::string& out) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  out.append("\\u");
+  for (int shift = 12; shift >= 0; shift -= 4) out.push_back(kDigits[(unit >> shift) & 15]);
+}
+
+// As JSON has it, above 0xFFFF in two halves. False: there is no such character.
+bool AppendCharacter(std::string_view digits, std::string& out) {
+  uint32_t code = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
+  if (code > 0x10FFFF) return false;
+  if (code > 0xFFFF) AppendHex(0xD7C0 + (code >> 10), out);
+  AppendHex(code > 0xFFFF ? 0xDC00 + (code & 0x3FF) : code, out);
+  return true;
 }
 
 }  // namespace
 
-void PythonArguments::Separate(std::string& out) {
-  if (std::exchange(needs_comma_, false)) out.append(", ");
+PythonArguments PythonArguments::OfValue() {
+  PythonArguments value;
+  value.is_call_ = false;
+  value.place_ = Place::kValue;
+  return value;
 }
 
-bool PythonArguments::EndWord(std::string& out) {
-  const auto found = std::ranges::find(kWords, std::string_view(word_),
-                                       [](const auto& word) { return word.first; });
-  if (found == kWords.end()) return false;
-  out.append(found->second);
-  word_.clear();
-  return true;
+void PythonArguments::Separate(std::string& out) {
+  if (std::exchange(needs_comma_, false)) out.append(", ");
 }
 
 ArgumentsProgress PythonArguments::Add(char byte, std::string& out) {
@@ -47,20 +61,16 @@ ArgumentsProgress PythonArguments::Add(char byte, std::string& out) {
     case Place::kInText:
       AddToText(byte, out);
       return ArgumentsProgress::kMore;
-    case Place::kInNumber:
-      if (byte == '_') return ArgumentsProgress::kMore;
-      if (IsNumberByte(byte)) {
-        out.push_back(byte);
-        return ArgumentsProgress::kMore;
-      }
-      place_ = Place::kAfterValue;
-      return AddPlain(byte, out);
-    case Place::kInWord:
-      if (IsLetter(byte) && word_.size() < kLongestWord) {
+    case Place::kInEscape:
+      AddToEscape(byte, out);
+      return ArgumentsProgress::kMore;
+    case Place::kInScalar:
+      if (IsScalarByte(byte) && word_.size() < kLongestScalar) {
         word_.push_back(byte);
         return ArgumentsProgress::kMore;
       }
-      if (IsLetter(byte) || !EndWord(out)) return ArgumentsProgress::kBroken;
+      if (!AppendScalar(word_, out)) return ArgumentsProgress::kBroken;
+      word_.clear();
       place_ = Place::kAfterValue;
       return AddPlain(byte, out);
     case Place::kInKey:
@@ -110,9 +120,9 @@ ArgumentsProgress PythonArguments::AddPlain(char byte, std::string& out) {
     default:  // kAfterValue
       if (byte != ',') return Close(byte, out);
       needs_comma_ = true;
-      place_ = brackets_.depth() == 1         ? Place::kKey
-               : brackets_.innermost() == '{' ? Place::kDictKey
-                                              : Place::kFirstValue;
+      place_ = is_call_ && brackets_.depth() == 1 ? Place::kKey
+               : brackets_.innermost() == '{'     ? Place::kDictKey
+                                                  : Place::kFirstValue;
       return ArgumentsProgress::kMore;
   }
 }
@@ -128,14 +138,10 @@ ArgumentsProgress PythonArguments::BeginValue(char byte, std::string& out) {
     Separate(out);
     out.push_back(byte == '{' ? '{' : '[');
     place_ = byte == '{' ? Place::kDictKey : Place::kFirstValue;
-  } else if (IsDigit(byte) || byte == '-') {
-    Separate(out);
-    out.push_back(byte);
-    place_ = Place::kInNumber;
-  } else if (IsLetter(byte)) {
+  } else if (IsScalarByte(byte)) {
     Separate(out);
     word_.push_back(byte);
-    place_ = Place::kInWord;
+    place_ = Place::kInScalar;
   } else {
     return ArgumentsProgress::kBroken;
   }
@@ -147,19 +153,13 @@ ArgumentsProgress PythonArguments::Close(char byte, std::string& out) {
   if (!is_bracket || !brackets_.Close(byte)) return ArgumentsProgress::kBroken;
   needs_comma_ = false;
   place_ = Place::kAfterValue;
-  if (brackets_.depth() == 0) {
-    out.push_back('}');
-    return ArgumentsProgress::kEnd;
-  }
-  out.push_back(byte == '}' ? '}' : ']');
-  return ArgumentsProgress::kMore;
+  const bool is_end = brackets_.depth() == 0;
+  out.push_back(byte == '}' || (is_end && is_call_) ? '}' : ']');
+  return is_end ? ArgumentsProgress::kEnd : ArgumentsProgress::kMore;
 }
 
 void PythonArguments::AddToText(char byte, std::string& out) {
-  if (hex_digits_ > 0) {
-    --hex_digits_;
-    out.push_back(byte);
-  } else if (is_escaped_) {
+  if (is_escaped_) {
     is_escaped_ = false;
     AddEscape(byte, out);
   } else if (byte == '\\') {
@@ -177,17 +177,27 @@ void PythonArguments::AddEscape(char byte, std::string& out) {
   if (kAsInJson.find(byte) != std::string_view::npos) {
     out.push_back('\\');
     out.push_back(byte);
-  } else if (byte == 'u') {
-    out.append("\\u");
-  } else if (byte == 'x') {
-    out.append("\\u00");
-    hex_digits_ = 2;
-  } else if (byte == '\'') {
+  } else if (byte == 'x' || byte == 'u' || byte == 'U') {
+    word_.assign({'\\', byte});
+    place_ = Place::kInEscape;
+  } else if (byte == '\'' || (byte == '/' && !is_call_)) {
     out.push_back(byte);
   } else if (byte != '\n') {  // a backslash at the end of a line goes away with it
     out.append("\\\\");
     AppendTextByte(byte, out);
   }
+}
+
+void PythonArguments::AddToEscape(char byte, std::string& out) {
+  const bool is_hex = IsHexDigit(byte);
+  if (is_hex) word_.push_back(byte);
+  if (is_hex && word_.size() < EscapeSize(word_[1])) return;
+  place_ = Place::kInText;
+  if (!is_hex || !AppendCharacter(std::string_view(word_).substr(2), out)) {
+    for (const char held : word_) AppendTextByte(held, out);
+  }
+  word_.clear();
+  if (!is_hex) AddToText(byte, out);
 }
 
 }  // namespace sluice::text

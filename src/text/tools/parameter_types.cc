@@ -3,41 +3,86 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "text/tools/tool_markup.h"
 
 namespace sluice::text {
+namespace {
 
-bool IsJsonProperty(std::string_view schema, std::string_view property) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element root;
-  simdjson::dom::element found;
-  simdjson::dom::element type;
-  if (parser.parse(schema.data(), schema.size()).get(root) != simdjson::SUCCESS) return false;
-  if (root["properties"][property].get(found) != simdjson::SUCCESS) return false;
-  if (found["type"].get(type) != simdjson::SUCCESS) return false;
-  if (type.is_string()) return std::string_view(type) != "string";
-  simdjson::dom::array types;
-  if (type.get(types) != simdjson::SUCCESS) return false;
-  for (const simdjson::dom::element one : types) {
-    if (!one.is_string() || std::string_view(one) == "string") return false;
+namespace dom = simdjson::dom;
+
+constexpr int kMostSteps = 256;  // to a branch of a union or along a reference, in one schema
+
+class TextCheck {
+ public:
+  explicit TextCheck(dom::element root) : root_(root) {}
+
+  bool Allows(dom::element schema) {
+    dom::object object;
+    if (schema.get(object) != simdjson::SUCCESS) return true;
+    dom::element value;
+    dom::array list;
+    if (object["type"].get(value) == simdjson::SUCCESS) {
+      if (value.is_string()) return std::string_view(value) == "string";
+      return value.get(list) != simdjson::SUCCESS || AnyOf(list, [](dom::element one) {
+               return !one.is_string() || std::string_view(one) == "string";
+             });
+    }
+    if (object["enum"].get(list) == simdjson::SUCCESS) {
+      return AnyOf(list, [](dom::element one) { return one.is_string(); });
+    }
+    if (object["const"].get(value) == simdjson::SUCCESS) return value.is_string();
+    std::string_view ref;
+    if (object["$ref"].get(ref) == simdjson::SUCCESS) {
+      const bool is_found =
+          ref.starts_with("#/") && root_.at_pointer(ref.substr(1)).get(value) == simdjson::SUCCESS;
+      return !is_found || StepTo(value);
+    }
+    for (const std::string_view key : {"anyOf", "oneOf", "allOf"}) {
+      if (object[key].get(list) == simdjson::SUCCESS) {
+        return AnyOf(list, [&](dom::element one) { return StepTo(one); });
+      }
+    }
+    return true;
   }
-  return true;
+
+ private:
+  template <typename Test>
+  static bool AnyOf(dom::array list, Test test) {
+    return std::any_of(list.begin(), list.end(), test);
+  }
+  bool StepTo(dom::element schema) { return ++steps_ > kMostSteps || Allows(schema); }
+
+  dom::element root_;
+  int steps_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> JsonProperties(std::string_view schema) {
+  std::vector<std::string> names;
+  dom::parser parser;
+  dom::element root;
+  dom::object properties;
+  if (parser.parse(schema.data(), schema.size()).get(root) != simdjson::SUCCESS) return names;
+  if (root["properties"].get(properties) != simdjson::SUCCESS) return names;
+  TextCheck check(root);
+  for (const auto property : properties) {
+    if (!check.Allows(property.value)) names.emplace_back(property.key);
+  }
+  return names;
 }
 
 std::unique_ptr<MarkupMachine> MakeToolMachine(ToolFormat format, std::span<const Tool> tools) {
-  MarkupMachine::IsJson is_json;
+  MarkupMachine::JsonKeys json_keys;
   if (format == ToolFormat::kXml) {
-    is_json = [known = std::vector<Tool>(tools.begin(), tools.end())](std::string_view tool,
-                                                                      std::string_view property) {
+    json_keys = [known = std::vector<Tool>(tools.begin(), tools.end())](std::string_view tool) {
       const auto found = std::ranges::find(known, tool, &Tool::name);
-      return found != known.end() && IsJsonProperty(found->parameters, property);
+      return found == known.end() ? std::vector<std::string>() : JsonProperties(found->parameters);
     };
   }
-  return std::make_unique<MarkupMachine>(MarkupOf(format), kAtStart, std::move(is_json));
+  return std::make_unique<MarkupMachine>(MarkupOf(format), kAtStart, std::move(json_keys));
 }
 
 }  // namespace sluice::text

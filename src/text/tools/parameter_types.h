@@ -3,15 +3,18 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "sluice/tool_calls.hpp"
 #include "text/markup/markup_machine.h"
 
 namespace sluice::text {
 
-// Whether the schema of an object says of a property that it is something else than a text.
-bool IsJsonProperty(std::string_view schema, std::string_view property);
+// The properties of the schema of an object that no text matches. A property without a type may be
+// one.
+std::vector<std::string> JsonProperties(std::string_view schema);
 
 std::unique_ptr<MarkupMachine> MakeToolMachine(ToolFormat format, std::span<const Tool> tools);
 
