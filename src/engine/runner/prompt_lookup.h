@@ -39,37 +39,43 @@ inline std::span<const int32_t> LookUp(std::span<const int32_t> tokens, int64_t 
                       static_cast<size_t>(std::min(most, size - after)));
 }
 
-// How many drafts a request gets: more while all of them are taken, and none for a while after none
-// was: 1, 3, 7 and at most 63 steps.
+// How many drafts a request gets: as many as are likely to pay, by how often its last ones were
+// right. Where they are wrong too often it has none for a while, then tries one. A wrong guess of
+// this costs time alone.
 class DraftPace {
  public:
+  // A row with a draft costs this much of one that reads the weights alone.
+  static constexpr double kCost = 0.4;
+
   // Of a step that could have `most`.
   int64_t Next(int64_t most) {
-    if (wait_ > 0) {
-      --wait_;
+    if (pause_ > 0) {
+      --pause_;
       return 0;
     }
-    return std::min(length_, most);
+    int64_t length = 1;
+    for (double chance = rate_ * rate_; length < most && chance >= kCost; chance *= rate_) ++length;
+    return std::min(length, most);
   }
 
   void Take(int64_t drafted, int64_t accepted) {
-    if (accepted == 0) {
-      misses_ = std::min(misses_ + 1, kMostMisses);
-      wait_ = (int64_t{1} << misses_) - 1;
-      length_ = kFirst;
-      return;
-    }
-    misses_ = 0;
-    length_ = accepted == drafted ? std::min(2 * drafted, kMostMatch) : accepted;
+    for (int64_t i = 0; i < accepted; ++i) rate_ += (1 - rate_) * kWeight;
+    if (accepted == drafted) next_pause_ = kFirstPause;
+    if (accepted < drafted) rate_ -= rate_ * kWeight;
+    if (rate_ >= kCost) return;
+    rate_ = kCost;
+    pause_ = next_pause_;
+    next_pause_ = std::min(2 * next_pause_, kMostPause);
   }
 
  private:
-  static constexpr int64_t kFirst = 2;
-  static constexpr int64_t kMostMisses = 6;
+  static constexpr double kWeight = 0.15;  // of one draft in the rate: the last ten or so count
+  static constexpr int64_t kFirstPause = 8;
+  static constexpr int64_t kMostPause = 256;
 
-  int64_t length_ = kFirst;
-  int64_t misses_ = 0;
-  int64_t wait_ = 0;  // steps without drafts
+  double rate_ = 0.6;  // of drafts that were right
+  int64_t pause_ = 0;  // steps without drafts
+  int64_t next_pause_ = kFirstPause;
 };
 
 }  // namespace sluice::engine

@@ -63,15 +63,23 @@ TEST(DraftPace, GivesUpForAWhileWhereDraftsAreWrong) {
     drafted += drafts;
     if (drafts > 0) pace.Take(drafts, 0);
   }
-  EXPECT_LE(drafted, 45);  // of 1000 steps
-  while (pace.Next(8) == 0) {
+  EXPECT_LE(drafted, 12);  // of 1000 steps
+}
+
+TEST(DraftPace, GrowsWhileDraftsAreRight) {
+  DraftPace pace;
+  int64_t last = 0;
+  for (int step = 0; step < 20; ++step) {
+    const int64_t drafts = pace.Next(8);
+    EXPECT_GE(drafts, last);
+    last = drafts;
+    pace.Take(drafts, drafts);
   }
-  pace.Take(2, 2);
-  EXPECT_EQ(pace.Next(8), 4);
-  pace.Take(4, 4);
-  EXPECT_EQ(pace.Next(8), 8);
-  pace.Take(8, 3);
-  EXPECT_EQ(pace.Next(8), 3);
+  EXPECT_EQ(last, 8);
+  EXPECT_EQ(pace.Next(3), 3);
+  // One in two right: fewer than ever pays.
+  for (int step = 0; step < 20; ++step) pace.Take(2, 1);
+  EXPECT_EQ(pace.Next(8), 1);
 }
 
 const Checkpoint& LongTiny() {
