@@ -14,8 +14,12 @@ void PrintReport(const EngineReport& report, std::ostream& out) {
       << "  " << Count(engine.tokens, "token") << " in " << Count(engine.steps, "step")
       << ", prompts " << Count(engine.prompt_tokens, "token") << " and " << engine.cached_tokens
       << " in the cache; " << engine.tokens_given << " given, " << engine.tokens_discarded_stop
-      << " after a stop, " << engine.tokens_discarded_abort << " after an abort\n"
-      << "  " << Count(engine.preemptions, "preemption") << ", "
+      << " after a stop, " << engine.tokens_discarded_abort << " after an abort\n";
+  if (engine.draft_tokens > 0) {
+    out << "  " << engine.accepted_draft_tokens << " of " << Count(engine.draft_tokens, "token")
+        << " tried ahead were right\n";
+  }
+  out << "  " << Count(engine.preemptions, "preemption") << ", "
       << Count(engine.stale_aborts, "abort") << " too late\n"
       << "  model " << Duration(engine.model_ns) << ", engine " << Duration(engine.own_ns)
       << ", link " << Duration(link.own_ns) << '\n';
@@ -49,6 +53,8 @@ void WriteCounters(JsonWriter& json, const EngineCounters& counters) {
   json.Key("tokens_given").Value(counters.tokens_given);
   json.Key("tokens_discarded_stop").Value(counters.tokens_discarded_stop);
   json.Key("tokens_discarded_abort").Value(counters.tokens_discarded_abort);
+  json.Key("draft_tokens").Value(counters.draft_tokens);
+  json.Key("accepted_draft_tokens").Value(counters.accepted_draft_tokens);
   json.Key("preemptions").Value(counters.preemptions);
   json.Key("rejected").Value(counters.rejected);
   json.Key("aborted").Value(counters.aborted);

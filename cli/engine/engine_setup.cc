@@ -23,6 +23,7 @@ std::unique_ptr<ModelRunner> MakeRunner(const EngineSetup& setup, const Checkpoi
   options.cache_tokens = setup.cache_tokens;
   options.max_logprobs = setup.max_logprobs;
   options.max_prefixes = setup.max_prefixes;
+  options.draft_tokens = setup.draft_tokens;
   options.planes = HeadPlanesFor(setup.head, checkpoint, checkpoint.generation_config().params, {},
                                  plane_options, parallel);
   options.backend = setup.backend;
@@ -81,6 +82,12 @@ void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup, const EngineFlag
                   "ended requests that stay in the cache while it has room: a request that begins "
                   "with the same tokens reads only what follows; 0: none")
       ->check(CLI::Range(0, 1 << 16))
+      ->capture_default_str();
+  command
+      .add_option("--draft-tokens", setup.draft_tokens,
+                  "tokens that a step tries ahead for a request, found in its own text: the same "
+                  "tokens in fewer steps; 0: none")
+      ->check(CLI::Range(0, 15))
       ->capture_default_str();
   AddStepsInFlightFlag(command, setup.steps_in_flight);
   command

@@ -27,6 +27,7 @@ struct EngineSetup {
   int32_t steps_in_flight = 0;
   int32_t max_logprobs = 20;
   int32_t max_prefixes = 1024;
+  int32_t draft_tokens = 0;
   std::string grammar_library;  // empty: see FindGrammarLibrary
   bool is_quiet = false;
   bool relays_progress = false;  // sluice serve shows it

@@ -42,6 +42,7 @@ constexpr std::pair<const char*, const char*> kEngineFlags[] = {
     {"--step-tokens", "--step-tokens"},
     {"--cache-tokens", "--cache-tokens"},
     {"--max-prefixes", "--max-prefixes"},
+    {"--draft-tokens", "--draft-tokens"},
     {"--steps-in-flight", "--steps-in-flight"},
     {"--max-logprobs", "--max-logprobs"},
     {"--grammar-library", "--grammar-library"}};

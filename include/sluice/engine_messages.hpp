@@ -148,6 +148,8 @@ struct EngineCounters {
   // context in a burst, in the step in flight; or in a row that there was no memory for.
   int64_t tokens_discarded_stop = 0;
   int64_t tokens_discarded_abort = 0;  // drawn after an abort, in the step in flight
+  int64_t draft_tokens = 0;            // that the runner tried ahead, and
+  int64_t accepted_draft_tokens = 0;   // those that were right
   int64_t preemptions = 0;
   int64_t rejected = 0;
   int64_t aborted = 0;

@@ -107,6 +107,8 @@ struct GenerationStats {
   int64_t prompt_tokens = 0;  // that went through the model
   int64_t output_tokens = 0;  // of all choices
   int64_t steps = 0;
+  int64_t draft_tokens = 0;           // that a ModelRunner has tried ahead, and
+  int64_t accepted_draft_tokens = 0;  // those that were right
 
   // Nanoseconds. Selection by the certified head counts as head.
   int64_t prefill_ns = 0;

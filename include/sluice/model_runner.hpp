@@ -21,6 +21,10 @@ struct ModelRunnerOptions {
   // Ended requests that stay in the cache while it has room, for requests that begin alike. 0:
   // none.
   int32_t max_prefixes = 1024;
+  // Tokens that a step tries ahead for a request at most: those that followed the same tokens
+  // earlier in its text. What comes of it are the same tokens in fewer steps. Only steps of few
+  // rows do so, for requests without a grammar. At most 15; 0: none.
+  int32_t draft_tokens = 0;
   std::optional<HeadPlanes> planes = {};      // of checkpoint.head(); none: the dense head serves
   std::shared_ptr<TopKHead> top_k_head = {};  // of checkpoint.head(), in place of planes
   Limits limits = {};

@@ -132,9 +132,16 @@ struct StepTimes {
   int64_t select_ns = 0;
 };
 
+// Tokens that the runner has tried ahead in a step, of all rows.
+struct StepDrafts {
+  int64_t tried = 0;
+  int64_t accepted = 0;
+};
+
 struct StepResults {
   std::span<const StepRowResult> rows = {};  // as the plan had them
   StepTimes times = {};
+  StepDrafts drafts = {};
 };
 
 class StepRunner {

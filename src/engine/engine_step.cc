@@ -146,6 +146,8 @@ void Engine::Impl::Read(engine::Clock& clock) {
   --in_flight_;  // from here on nothing is left to be awaited of it, whatever is thrown
   CheckResults(step, results);
   ReserveLogprobs(step, results);
+  counters_.draft_tokens += results.drafts.tried;
+  counters_.accepted_draft_tokens += results.drafts.accepted;
   for (size_t i = 0; i < step.rows.size(); ++i) {
     TakeRow(*step.requests[i], step.rows[i], results.rows[i]);
   }

@@ -57,7 +57,7 @@ void StepStore::Add(const StepRowResult& row) {
   AppendTo(failures_, std::span<const char>(rows_.back().failure));
 }
 
-void StepStore::Finish(const StepTimes& times) {
+void StepStore::Finish(const StepTimes& times, const StepDrafts& drafts) {
   size_t token = 0, failure = 0;
   LogprobCursor lists(lists_), prompt(prompt_);
   for (StepRowResult& row : rows_) {
@@ -69,7 +69,7 @@ void StepStore::Finish(const StepTimes& times) {
     const std::span<const char> text = Next(failures_, failure, row.failure.size());
     row.failure = {text.data(), text.size()};
   }
-  results_ = {.rows = rows_, .times = times};
+  results_ = {.rows = rows_, .times = times, .drafts = drafts};
 }
 
 void StepRing::CheckLaunch() const {

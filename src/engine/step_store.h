@@ -30,7 +30,7 @@ class StepStore {
 
   void Clear();
   void Add(const StepRowResult& row);  // copies what it points to
-  void Finish(const StepTimes& times);
+  void Finish(const StepTimes& times, const StepDrafts& drafts = {});
   const StepResults& results() const { return results_; }
 
  private:

@@ -27,9 +27,10 @@ void Add(const CertifiedStats& call, CertifiedStats& sum) {
 }
 
 // Entries that the lists of the rows have, so that lists without a reader cost nothing.
-int32_t WidestLists(std::span<const HeadRow> rows, int64_t vocab) {
+template <typename Row>
+int32_t WidestLists(std::span<const Row> rows, int64_t vocab) {
   int64_t widest = 0;
-  for (const HeadRow& row : rows) {
+  for (const Row& row : rows) {
     const std::optional<int32_t>& listed = row.params->logprobs;
     if (listed.has_value()) widest = std::max(widest, 1 + (*listed < 0 ? vocab : *listed));
   }
@@ -90,7 +91,7 @@ HeadStage::HeadStage(const HeadStageOptions& options)
   const int64_t vocab = head.weight.rows;
   const int64_t dim = head.weight.columns;
   const int64_t most_rows =
-      options_.scores ? std::max(options_.max_rows, kScoredRows) : options_.max_rows;
+      std::max({options_.max_rows, options_.scores ? kScoredRows : 0, options_.verified_rows});
   if (options_.scores) scored_.resize(static_cast<size_t>(most_rows));
   logits_.resize(static_cast<size_t>(most_rows) * vocab_);
   gathered_.resize(rows * static_cast<size_t>(dim));
@@ -117,6 +118,7 @@ HeadStage::HeadStage(const HeadStageOptions& options)
   for (HeadResults* results : {&part_, &results_}) {
     results->Resize(rows, vocab_, options_.logprob_width, options_.reports);
   }
+  verified_.Resize(static_cast<size_t>(options_.verified_rows), vocab_, options_.logprob_width, {});
 }
 
 void HeadStage::Sample(const MatrixView& hidden, std::span<const HeadRow> rows, Sampler& sampler,
@@ -159,6 +161,24 @@ void HeadStage::Sample(const MatrixView& hidden, std::span<const HeadRow> rows, 
     }
     Scatter();
   }
+}
+
+void HeadStage::Verify(const MatrixView& hidden, std::span<const DraftedRow> rows, Sampler& sampler,
+                       GenerationStats& stats) {
+  Clock clock;
+  verified_.Resize(static_cast<size_t>(hidden.rows), vocab_,
+                   WidestLists(rows, static_cast<int64_t>(vocab_)), {});
+  const LogitsView logits = ProjectInto(hidden, logits_);
+  stats.head_ns += clock.Lap();
+  requests_.clear();
+  for (const DraftedRow& row : rows) {
+    requests_.push_back({.request = row.request, .drafts = row.drafts});
+  }
+  sampler.Step({logits, requests_}, {.tokens = verified_.tokens,
+                                     .emitted = std::span(emitted_).first(rows.size()),
+                                     .logprobs = {verified_.logprob_width, verified_.logprob_ids,
+                                                  verified_.logprob_values}});
+  stats.select_ns += clock.Lap();
 }
 
 // The hidden states of the rows that are being sampled; those of all are taken as they are.

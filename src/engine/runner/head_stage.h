@@ -39,6 +39,7 @@ struct HeadStageOptions {
   int64_t max_rows = 1;
   int32_t logprob_width = 0;  // of the widest list of a row
   bool scores = false;        // Score may be called
+  int64_t verified_rows = 0;  // hidden states that one Verify takes at most
   GenerationReports reports = {};
   Limits limits = {};
   Backend backend = Backend::kAuto;
@@ -51,7 +52,15 @@ struct HeadRow {
   DrawMask* mask = nullptr;                // null: none
 };
 
-// What Sample fills, a row for each HeadRow.
+// A request with tokens that may come next: each of them, and what comes before the first, has a
+// row.
+struct DraftedRow {
+  RequestHandle request = {};
+  const SamplingParams* params = nullptr;  // the request's
+  std::span<const int32_t> drafts = {};
+};
+
+// What Sample fills, a row for each HeadRow; and Verify, a row for each hidden state.
 struct HeadResults {
   std::vector<TokenResult> tokens;
   std::vector<CertifiedRow> certificates;
@@ -82,6 +91,13 @@ class HeadStage {
               GenerationStats& stats);
   const HeadResults& results() const { return results_; }
 
+  // hidden: for each of `rows` as many rows as drafts and one more, by the dense head. The sampler
+  // has accepted the tokens afterwards; emitted() says how many each of them got, until Sample.
+  void Verify(const MatrixView& hidden, std::span<const DraftedRow> rows, Sampler& sampler,
+              GenerationStats& stats);
+  const HeadResults& verified() const { return verified_; }
+  int64_t emitted(size_t row) const { return emitted_[row]; }
+
   // The tokens that follow the hidden states, one a row, in the model's own logits. The spans of
   // `scores` have that many elements; no more logits are kept than of a few rows.
   void Score(const MatrixView& hidden, std::span<const int32_t> tokens, const PromptScores& scores,
@@ -110,6 +126,7 @@ class HeadStage {
   std::optional<CertifiedHead> certified_;
   AlignedBytes workspace_;
   HeadResults results_;  // of all rows of the step
+  HeadResults verified_;
   std::vector<Route> routes_;
 
   // The rows that are being sampled together:

@@ -10,6 +10,7 @@
 
 #include "engine/clock.h"
 #include "engine/prompt_entries.h"
+#include "engine/runner/draft_stage.h"
 #include "engine/runner/head_stage.h"
 #include "engine/step_slots.h"
 #include "engine/step_store.h"
@@ -32,16 +33,32 @@ const ModelRunnerOptions& Checked(const ModelRunnerOptions& options) {
   CheckInRange("max_step_tokens", options.max_step_tokens, 1, 1 << 20);
   CheckInRange("max_logprobs", options.max_logprobs, -1, kMaxVocab);
   CheckInRange("max_prefixes", options.max_prefixes, 0, (1 << 20) - options.max_requests);
+  CheckInRange("draft_tokens", options.draft_tokens, 0, engine::DraftStage::kMostRows - 1);
   return options;
+}
+
+// Drafts may take a page more than the engine has counted, until its next plan counts those that
+// were right.
+int64_t DraftPages(const ModelRunnerOptions& options) {
+  static_assert(engine::DraftStage::kMostRows <= Decoder::kPageTokens);
+  return options.draft_tokens > 0 ? options.max_requests : 0;
+}
+
+// Inputs of a step beyond those that the engine counts.
+int64_t DraftInputs(const ModelRunnerOptions& options) {
+  return options.draft_tokens > 0 ? engine::DraftStage::kMostRows : 0;
 }
 
 DecoderOptions OptionsOfDecoder(const Model& model, const ModelRunnerOptions& options) {
   DecoderOptions decoder{.max_sequences = options.max_requests + options.max_prefixes,
                          .cache_tokens = options.cache_tokens,
-                         .max_batch_tokens = options.max_step_tokens,
+                         .max_batch_tokens = options.max_step_tokens + DraftInputs(options),
                          .backend = options.backend,
                          .parallel = options.parallel};
-  if (decoder.cache_tokens != 0) return decoder;
+  if (decoder.cache_tokens != 0) {
+    decoder.cache_tokens += DraftPages(options) * Decoder::kPageTokens;
+    return decoder;
+  }
   // The bytes that one more page costs a cache that has room for a context.
   const int64_t context_pages = PagesFor(model.info().context);
   decoder.cache_tokens = context_pages * Decoder::kPageTokens;
@@ -50,7 +67,7 @@ DecoderOptions OptionsOfDecoder(const Model& model, const ModelRunnerOptions& op
   const size_t page_bytes = Decoder::Bytes(model, decoder) - bytes;
   const auto usual = static_cast<int64_t>(kUsualCacheBytes / page_bytes);
   const int64_t pages = std::min(options.max_requests * context_pages, usual);
-  decoder.cache_tokens = std::max<int64_t>(pages, 1) * Decoder::kPageTokens;
+  decoder.cache_tokens = (std::max<int64_t>(pages, 1) + DraftPages(options)) * Decoder::kPageTokens;
   return decoder;
 }
 
@@ -68,6 +85,7 @@ engine::HeadStageOptions OptionsOfHead(const Checkpoint& checkpoint,
           .max_rows = options.max_requests,
           .logprob_width = WidestLists(checkpoint, options.max_logprobs),
           .scores = true,
+          .verified_rows = DraftInputs(options),
           .limits = options.limits,
           .backend = options.backend,
           .parallel = options.parallel};
@@ -80,8 +98,8 @@ RunnerInfo InfoOf(const Checkpoint& checkpoint, const ModelRunnerOptions& option
           .max_requests = options.max_requests,
           .max_step_tokens = options.max_step_tokens,
           .page_tokens = Decoder::kPageTokens,
-          .pages = decoder.FreePages(),
-          .max_given_tokens = 1,
+          .pages = decoder.FreePages() - DraftPages(options),
+          .max_given_tokens = 1 + options.draft_tokens,
           .max_logprobs = options.max_logprobs,
           .max_prefixes = options.max_prefixes,
           .limits = options.limits};
@@ -100,6 +118,8 @@ class ModelRunner::Impl {
                   .backend = options.backend,
                   .parallel = options.parallel}),
         head_(OptionsOfHead(checkpoint, options)),
+        drafts_(options.draft_tokens, options.max_requests, checkpoint.model().info().dim,
+                WidestLists(checkpoint, options.max_logprobs)),
         info_(InfoOf(checkpoint, options, decoder_)),
         slots_(info_),
         ring_(info_),
@@ -107,7 +127,7 @@ class ModelRunner::Impl {
         prefixes_(static_cast<size_t>(options.max_prefixes)) {
     const size_t rows = requests_.size();
     for (Request& request : requests_) request.failure.reserve(engine::kMostFailureBytes);
-    const auto inputs = static_cast<size_t>(options.max_step_tokens);
+    const auto inputs = static_cast<size_t>(options.max_step_tokens + DraftInputs(options));
     hidden_.resize(inputs * static_cast<size_t>(checkpoint.model().info().dim));
     const int64_t most_entries = engine::MostPromptEntries(info_);
     const auto scored = static_cast<size_t>(std::min(options.max_step_tokens, most_entries));
@@ -157,6 +177,7 @@ class ModelRunner::Impl {
     int32_t logprob_width = 0;
     int32_t prompt_logprob_width = 0;
     int32_t last_token = -1;
+    int64_t most_tokens = 0;  // prompt and output
     DrawMask* mask = nullptr;
     std::string failure;  // why it cannot go on
     ErrorCode failure_code = ErrorCode::kUnavailable;
@@ -221,17 +242,22 @@ class ModelRunner::Impl {
   };
 
   void Compute(std::span<const StepRow> rows);
+  void BeginStep(std::span<const StepRow> rows);
   void ListRow(const StepRow& row);
   void Forward();
   void Score();
   void Sample();
   PromptLogprobs PromptOf(const ScoredRow& row) const;
   void TakeToken(size_t index, StepRowResult& result);
+  void Verify();
+  void TakeDrafted(size_t index, StepRowResult& result);
+  void Note(int32_t slot, const TokenResult& last, int64_t given);
 
   Checkpoint checkpoint_;
   Decoder decoder_;
   Sampler sampler_;
   engine::HeadStage head_;
+  engine::DraftStage drafts_;
   RunnerInfo info_;
   engine::StepSlots slots_;
   engine::StepRing ring_;
@@ -285,6 +311,8 @@ void ModelRunner::Impl::Add(const RunnerRequest& from) {
                     .prompt = from.prompt,
                     .choice = from.choice,
                     .max_new_tokens = static_cast<int32_t>(std::min(from.max_tokens, room))});
+  request.most_tokens = length + std::min(from.max_tokens, room);
+  if (info_.max_given_tokens > 1) drafts_.BeginRequest(from.slot);
   request.sequence = decoder_.Add();
   request.has_state = request.has_sequence = true;
   const auto vocab = static_cast<int32_t>(info_.vocab);
@@ -292,39 +320,51 @@ void ModelRunner::Impl::Add(const RunnerRequest& from) {
   request.prompt_logprob_width = from.prompt_logprob_width;
 }
 
-void ModelRunner::Impl::Compute(std::span<const StepRow> rows) {
-  const GenerationStats before = stats_;
+void ModelRunner::Impl::BeginStep(std::span<const StepRow> rows) {
   chunks_.clear();
   head_rows_.clear();
   sampled_.clear();
   sampled_hidden_.clear();
   scored_.clear();
   hidden_rows_ = 0;
+  drafts_.BeginStep(std::ranges::count_if(rows, &StepRow::samples));
+}
+
+void ModelRunner::Impl::Compute(std::span<const StepRow> rows) {
+  const GenerationStats before = stats_;
+  BeginStep(rows);
   for (const StepRow& row : rows) ListRow(row);
   Forward();
   Score();
+  Verify();
   Sample();
   engine::StepStore& store = ring_.At(ring_.Launch());
   store.Clear();
-  size_t sampled = 0, scored = 0;
+  size_t sampled = 0, scored = 0, drafted = 0;
   for (const StepRow& row : rows) {
     StepRowResult result;
     result.failure = At(row.slot).failure;
     result.failure_code = At(row.slot).failure_code;
     const bool is_scored = scored < scored_.size() && scored_[scored].slot == row.slot;
     const bool is_next = sampled < sampled_.size() && sampled_[sampled] == row.slot;
+    const bool is_drafted = drafted < drafts_.rows() && drafts_.slot(drafted) == row.slot;
     if (result.failure.empty()) {  // its prompt can be scored, as far as it was
       if (is_scored) result.prompt = PromptOf(scored_[scored]);
       if (is_next) TakeToken(sampled, result);
+      if (is_drafted) TakeDrafted(drafted, result);
     }
     scored += is_scored ? 1 : 0;
     sampled += is_next ? 1 : 0;
+    drafted += is_drafted ? 1 : 0;
     store.Add(result);
   }
   ++stats_.steps;
-  store.Finish({.forward_ns = stats_.forward_ns - before.forward_ns,
-                .head_ns = stats_.head_ns - before.head_ns,
-                .select_ns = stats_.select_ns - before.select_ns});
+  store.Finish(
+      {.forward_ns = stats_.forward_ns - before.forward_ns,
+       .head_ns = stats_.head_ns - before.head_ns,
+       .select_ns = stats_.select_ns - before.select_ns},
+      {.tried = stats_.draft_tokens - before.draft_tokens,
+       .accepted = stats_.accepted_draft_tokens - before.accepted_draft_tokens});
 }
 
 void ModelRunner::Impl::ListRow(const StepRow& row) {
@@ -354,9 +394,22 @@ void ModelRunner::Impl::ListRow(const StepRow& row) {
                        .token = is_first ? 0 : last->token + last->count,
                        .entry = is_first ? 0 : last->entry + last->count * WidthOf(last->slot)});
   }
+  std::span<const int32_t> drafted;
+  if (row.tokens.empty() && request.mask == nullptr) {
+    drafted = drafts_.Add({.slot = row.slot,
+                           .request = request.request,
+                           .params = &request.params,
+                           .known = known,
+                           .most_tokens = request.most_tokens,
+                           .hidden_row = hidden_rows_});
+  }
+  if (!drafted.empty()) {
+    tokens = drafted;
+    hidden_rows = std::ssize(drafted);
+  }
   hidden_rows_ += static_cast<size_t>(hidden_rows);
   chunks_.push_back({.sequence = request.sequence, .tokens = tokens, .hidden_rows = hidden_rows});
-  if (!row.samples) return;
+  if (!row.samples || !drafted.empty()) return;
   sampled_hidden_.push_back(hidden_rows_ - 1);
   head_rows_.push_back(
       {.request = request.request, .params = &request.params, .mask = request.mask});
@@ -418,20 +471,46 @@ void ModelRunner::Impl::TakeToken(size_t index, StepRowResult& result) {
   const engine::HeadResults& results = head_.results();
   const TokenResult& token = results.tokens[index];
   const int32_t slot = sampled_[index];
-  Request& request = At(slot);
+  const Request& request = At(slot);
   const auto width = static_cast<size_t>(request.logprob_width);
   const auto at = index * static_cast<size_t>(results.logprob_width);
   result.tokens = {&token, 1};
   result.logprob_width = request.logprob_width;
   result.logprob_ids = std::span(results.logprob_ids).subspan(at, width);
   result.logprob_values = std::span(results.logprob_values).subspan(at, width);
-  if (token.id < 0) {
+  Note(slot, token, 1);
+}
+
+// Before Sample, which moves hidden states. What the model has read of wrong drafts is forgotten.
+void ModelRunner::Impl::Verify() {
+  drafts_.Verify(hidden_, head_, sampler_, stats_);
+  for (size_t i = 0; i < drafts_.rows(); ++i) {
+    const SequenceHandle sequence = At(drafts_.slot(i)).sequence;
+    const int64_t wrong = drafts_.drafted(i) - drafts_.accepted(i);
+    if (wrong > 0) decoder_.Truncate(sequence, decoder_.Length(sequence) - wrong);
+  }
+}
+
+void ModelRunner::Impl::TakeDrafted(size_t index, StepRowResult& result) {
+  const int32_t slot = drafts_.slot(index);
+  const StepRowResult drafted = drafts_.Result(index, head_, At(slot).logprob_width);
+  result.tokens = drafted.tokens;
+  result.logprob_width = drafted.logprob_width;
+  result.logprob_ids = drafted.logprob_ids;
+  result.logprob_values = drafted.logprob_values;
+  Note(slot, result.tokens.back(), std::ssize(result.tokens));
+}
+
+// What the next step goes on from.
+void ModelRunner::Impl::Note(int32_t slot, const TokenResult& last, int64_t given) {
+  const bool has_ended = last.id < 0;
+  stats_.output_tokens += given - (has_ended ? 1 : 0);
+  if (has_ended) {
     Fail(slot, "its last row has ended with a status");
     return;
   }
-  request.last_token = token.id;
-  slots_.Give(slot, 1);
-  ++stats_.output_tokens;
+  At(slot).last_token = last.id;
+  slots_.Give(slot, given);
 }
 
 ModelRunner::ModelRunner(const Checkpoint& checkpoint, const ModelRunnerOptions& options)
