@@ -52,6 +52,11 @@ void CheckOptions(const ModelInfo& info, const DecoderOptions& options) {
   CheckInRange("cache_tokens", pages * Decoder::kPageTokens, 1, INT32_MAX);
 }
 
+// Heads that share keys, as far as their scores are held together.
+size_t HeadsAtOnce(const ModelInfo& info) {
+  return std::min(static_cast<size_t>(info.heads / info.kv_heads), model::kHeadsAtOnce);
+}
+
 // A row of the batch: a token at its place.
 struct Token {
   const model::Sequence* sequence;
@@ -75,9 +80,11 @@ struct Buffers {
     for (auto* wide : {&key, &value}) wide->resize(n * key_width);
     for (auto* wide : {&gate, &up}) wide->resize(n * ffn);
     codes.resize(n * code_width);
+    bytes.resize(n * code_width);
     scales.resize(n);
+    sums.resize(n);
     for (auto* wide : {&cosines, &sines}) wide->resize(n * rotaries * pairs);
-    scores.resize(static_cast<size_t>(options.parallel.workers) * score_width);
+    scores.resize(static_cast<size_t>(options.parallel.workers) * score_width * HeadsAtOnce(info));
     tokens.reserve(n);
   }
 
@@ -86,10 +93,12 @@ struct Buffers {
     const auto widest = static_cast<size_t>(std::max({queries, info.dim, info.ffn_dim}));
     const auto floats = static_cast<size_t>(3 * info.dim + 2 * (queries + keys + info.ffn_dim)) +
                         rotaries * static_cast<size_t>(info.head_dim) + 1;
-    const size_t row =
-        floats * sizeof(float) + model::CodeStride(widest) * sizeof(int16_t) + sizeof(Token);
+    const size_t row = floats * sizeof(float) +
+                       model::CodeStride(widest) * (sizeof(int16_t) + sizeof(int8_t)) +
+                       sizeof(int32_t) + sizeof(Token);
     const auto scores = static_cast<size_t>(options.parallel.workers *
-                                            PagesOfSequence(info, options) * Decoder::kPageTokens);
+                                            PagesOfSequence(info, options) * Decoder::kPageTokens) *
+                        HeadsAtOnce(info);
     return static_cast<size_t>(options.max_batch_tokens) * row + scores * sizeof(float);
   }
 
@@ -98,9 +107,11 @@ struct Buffers {
   std::vector<float> query, key, value, mixed;
   std::vector<float> gate, up;
   std::vector<int16_t> codes;
+  std::vector<int8_t> bytes;
   std::vector<float> scales;
+  std::vector<int32_t> sums;
   std::vector<float> cosines, sines;  // [rotaries, rows, pairs]
-  std::vector<float> scores;          // one row a worker
+  std::vector<float> scores;          // rows of a worker: a head each
   std::vector<Token> tokens;
 };
 
@@ -278,7 +289,9 @@ class Decoder::Impl {
                                 .end = end,
                                 .scale = config_.attention_scale,
                                 .softcap = config_.attention_softcap,
-                                .scores = &b.scores[static_cast<size_t>(worker) * b.score_width],
+                                .scores = &b.scores[static_cast<size_t>(worker) * b.score_width *
+                                                    HeadsAtOnce(config_.info)],
+                                .score_stride = b.score_width,
                                 .out = &b.mixed[at]});
                });
   }
@@ -302,7 +315,10 @@ class Decoder::Impl {
   void Encode(const std::vector<float>& x, size_t width) {
     const size_t stride = model::CodeStride(width);
     ForEachToken([&](size_t r, int) {
-      buffers_.scales[r] = table_.encode(&x[r * width], width, &buffers_.codes[r * stride]);
+      int16_t* const codes = &buffers_.codes[r * stride];
+      buffers_.scales[r] = table_.encode(&x[r * width], width, codes);
+      if (table_.narrow == nullptr || rows() == 1) return;
+      buffers_.sums[r] = table_.narrow(codes, width, &buffers_.bytes[r * stride]);
     });
   }
 
@@ -310,7 +326,8 @@ class Decoder::Impl {
     const int64_t height = linear.codes.rows;
     const auto stride = static_cast<size_t>(height);
     const int64_t tasks = (height + kMatrixRowsAtOnce - 1) / kMatrixRowsAtOnce;
-    const model::CodedRows codes{buffers_.codes.data(), buffers_.scales.data()};
+    const model::CodedRows codes{buffers_.codes.data(), buffers_.scales.data(),
+                                 buffers_.bytes.data(), buffers_.sums.data()};
     ForEachRow(options_.parallel, tasks, [&](int64_t task, int) {
       const int64_t begin = task * kMatrixRowsAtOnce;
       const int64_t end = std::min(begin + kMatrixRowsAtOnce, height);

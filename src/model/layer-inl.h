@@ -19,6 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace sluice::model::HWY_NAMESPACE {
 
 using sluice::HWY_NAMESPACE::F32;
+using sluice::HWY_NAMESPACE::InRegister;
 using sluice::HWY_NAMESPACE::VecF32;
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -279,66 +280,92 @@ inline void Rotate(float* head, size_t half, const float* cosines, const float* 
   }
 }
 
-// The scores of kPages pages from the one that holds position `first`: chains enough to hide the
-// latency of fma.
-template <size_t kPages>
-HWY_INLINE void ScorePages(const Attention& a, const float* query, size_t first) {
+// The scores of kHeads heads and kPages pages from the one that holds position `first`: chains
+// enough to hide the latency of fma, and each key is loaded once for all heads.
+template <size_t kHeads, size_t kPages>
+HWY_INLINE void ScorePages(const Attention& a, const float* queries, size_t first) {
   const F32 d;
+  constexpr size_t kVectors = Sixteen::kVectors;
   const float* keys[kPages];
-  Sixteen sum[kPages];
+  VecF32 sum[kHeads][kPages][kVectors];
   for (size_t p = 0; p < kPages; ++p) {
     keys[p] = a.cache + static_cast<size_t>(a.pages[first / kPagePositions + p]) * a.page_stride;
-    sum[p] = Sixteen::Zero();
+  }
+  for (auto& head : sum) {
+    for (auto& page : head) {
+      for (auto& one : page) one = hn::Zero(d);
+    }
   }
   for (size_t i = 0; i < a.head_dim; ++i) {
-    const auto element = hn::Set(d, query[i]);
+    VecF32 element[kHeads];
+    HWY_UNROLL(8)
+    for (size_t h = 0; h < kHeads; ++h) element[h] = hn::Set(d, queries[h * a.head_dim + i]);
     HWY_UNROLL(8)
     for (size_t p = 0; p < kPages; ++p) {
-      for (size_t v = 0; v < Sixteen::kVectors; ++v) {
-        const auto key = hn::LoadU(d, keys[p] + i * kPagePositions + v * hn::Lanes(d));
-        sum[p].part[v] = hn::MulAdd(element, key, sum[p].part[v]);
+      HWY_UNROLL(8)
+      for (size_t v = 0; v < kVectors; ++v) {
+        const auto key = InRegister(hn::LoadU(d, keys[p] + i * kPagePositions + v * hn::Lanes(d)));
+        HWY_UNROLL(8)
+        for (size_t h = 0; h < kHeads; ++h) {
+          sum[h][p][v] = hn::MulAdd(element[h], key, sum[h][p][v]);
+        }
       }
     }
   }
   const auto scale = hn::Set(d, a.scale);
-  for (size_t p = 0; p < kPages; ++p) {
-    sum[p].ForEach([&](VecF32& part, size_t) HWY_ATTR {
-      part = hn::Mul(part, scale);
-      if (a.softcap > 0.0f) part = SoftCap(part, hn::Set(d, a.softcap));
-    });
-    sum[p].Store(a.scores + first + p * kPagePositions);
+  HWY_UNROLL(8)
+  for (size_t h = 0; h < kHeads; ++h) {
+    HWY_UNROLL(8)
+    for (size_t p = 0; p < kPages; ++p) {
+      HWY_UNROLL(8)
+      for (size_t v = 0; v < kVectors; ++v) {
+        float* const to = a.scores + h * a.score_stride + first + p * kPagePositions;
+        hn::StoreU(hn::Mul(sum[h][p][v], scale), d, to + v * hn::Lanes(d));
+      }
+    }
   }
 }
 
 // Scores of whole pages; those of positions that are not seen become -inf.
-inline void ScoreAll(const Attention& a, const float* query) {
-  constexpr size_t kPages = 8 / Sixteen::kVectors;
+template <size_t kHeads>
+HWY_INLINE void ScoreAll(const Attention& a, const float* queries) {
+  const F32 d;
+  constexpr size_t kPages = (kHeads == 1 ? 8 : kHeads == 2 ? 6 : 4) / Sixteen::kVectors;
   const auto begin = static_cast<size_t>(a.begin), end = static_cast<size_t>(a.end);
-  size_t p = begin / kPagePositions * kPagePositions;
+  const size_t first = begin / kPagePositions * kPagePositions;
   const size_t behind = (end + kPagePositions - 1) / kPagePositions * kPagePositions;
+  size_t p = first;
   for (; p + kPages * kPagePositions <= behind; p += kPages * kPagePositions) {
-    ScorePages<kPages>(a, query, p);
+    ScorePages<kHeads, kPages>(a, queries, p);
   }
-  for (; p < behind; p += kPagePositions) ScorePages<1>(a, query, p);
-  std::fill(a.scores + begin / kPagePositions * kPagePositions, a.scores + begin,
-            -semantics::Infinity());
-  std::fill(a.scores + end, a.scores + behind, -semantics::Infinity());
+  for (; p < behind; p += kPagePositions) ScorePages<kHeads, 1>(a, queries, p);
+  for (size_t h = 0; h < kHeads; ++h) {
+    float* const scores = a.scores + h * a.score_stride;
+    if (a.softcap > 0.0f) {
+      const auto cap = hn::Set(d, a.softcap);
+      for (size_t i = first; i < behind; i += hn::Lanes(d)) {
+        hn::StoreU(SoftCap(hn::LoadU(d, scores + i), cap), d, scores + i);
+      }
+    }
+    std::fill(scores + first, scores + begin, -semantics::Infinity());
+    std::fill(scores + end, scores + behind, -semantics::Infinity());
+  }
 }
 
 // Scores to weights exp(score - largest); answers their sum.
-inline float WeighAll(const Attention& a) {
+inline float WeighAll(const Attention& a, float* scores) {
   const F32 d;
   const size_t first = static_cast<size_t>(a.begin) / kPagePositions * kPagePositions;
   const size_t end = static_cast<size_t>(a.end);
   auto largest = hn::Set(d, -semantics::Infinity());
   for (size_t p = first; p < end; p += hn::Lanes(d)) {
-    largest = hn::Max(largest, hn::LoadU(d, a.scores + p));
+    largest = hn::Max(largest, hn::LoadU(d, scores + p));
   }
   largest = hn::MaxOfLanes(d, largest);
   auto sums = Sixteen::Zero();
   for (size_t p = first; p < end; p += kPagePositions) {
     sums.ForEach([&](VecF32& sum, size_t lane) HWY_ATTR {
-      float* const at = a.scores + p + lane;
+      float* const at = scores + p + lane;
       const auto weight = Exp(hn::Sub(hn::LoadU(d, at), largest));
       hn::StoreU(weight, d, at);
       sum = hn::Add(sum, weight);
@@ -349,12 +376,16 @@ inline float WeighAll(const Attention& a) {
   return TreeSum(lane);
 }
 
-// kVectors vectors of the output, from element `from`.
-template <size_t kVectors>
-HWY_INLINE void MixValues(const Attention& a, size_t from, float inverse, float* out) {
+// kVectors vectors of the outputs of kHeads heads, from element `from`; out: a head after the
+// other.
+template <size_t kHeads, size_t kVectors>
+HWY_INLINE void MixValues(const Attention& a, size_t from, const float* inverse, float* out,
+                          size_t out_stride) {
   const F32 d;
-  VecF32 sum[kVectors];
-  for (auto& one : sum) one = hn::Zero(d);
+  VecF32 sum[kHeads][kVectors];
+  for (auto& head : sum) {
+    for (auto& one : head) one = hn::Zero(d);
+  }
   for (int64_t p = a.begin; p < a.end;) {
     const size_t slot = static_cast<size_t>(p) % kPagePositions;
     const float* values =
@@ -362,34 +393,78 @@ HWY_INLINE void MixValues(const Attention& a, size_t from, float inverse, float*
         a.head_dim * kPagePositions + slot * a.value_stride + from;
     const int64_t page_end = std::min(a.end, p + static_cast<int64_t>(kPagePositions - slot));
     for (; p < page_end; ++p, values += a.value_stride) {
-      const auto weight = hn::Set(d, a.scores[p]);
+      VecF32 weight[kHeads];
+      HWY_UNROLL(8)
+      for (size_t h = 0; h < kHeads; ++h) {
+        weight[h] = hn::Set(d, a.scores[h * a.score_stride + static_cast<size_t>(p)]);
+      }
       HWY_UNROLL(8)
       for (size_t v = 0; v < kVectors; ++v) {
-        sum[v] = hn::MulAdd(weight, hn::LoadU(d, values + v * hn::Lanes(d)), sum[v]);
+        const auto value = InRegister(hn::LoadU(d, values + v * hn::Lanes(d)));
+        HWY_UNROLL(8)
+        for (size_t h = 0; h < kHeads; ++h) {
+          sum[h][v] = hn::MulAdd(weight[h], value, sum[h][v]);
+        }
       }
     }
   }
-  for (size_t v = 0; v < kVectors; ++v) {
-    hn::StoreU(hn::Mul(sum[v], hn::Set(d, inverse)), d, out + v * hn::Lanes(d));
+  HWY_UNROLL(8)
+  for (size_t h = 0; h < kHeads; ++h) {
+    HWY_UNROLL(8)
+    for (size_t v = 0; v < kVectors; ++v) {
+      hn::StoreU(hn::Mul(sum[h][v], hn::Set(d, inverse[h])), d,
+                 out + h * out_stride + v * hn::Lanes(d));
+    }
   }
 }
 
-inline void Attend(const Attention& a) {
+template <size_t kHeads>
+HWY_NOINLINE void AttendHeads(const Attention& a, size_t g) {
+#if HWY_TARGET == HWY_AVX2
+  constexpr size_t kVectors = kHeads <= 3 ? 4 : 3;
+#else
   constexpr size_t kVectors = 4;
+#endif
+  constexpr size_t kPart = HWY_MAX_BYTES / sizeof(float);
   const size_t lanes = hn::Lanes(F32());
-  for (size_t g = 0; g < a.group; ++g) {
-    float* const out = a.out + g * a.head_dim;
-    ScoreAll(a, a.queries + g * a.head_dim);
-    const float inverse = 1.0f / WeighAll(a);
-    size_t i = 0;
-    for (; i + kVectors * lanes <= a.head_dim; i += kVectors * lanes) {
-      MixValues<kVectors>(a, i, inverse, out + i);
+  float* const out = a.out + g * a.head_dim;
+  ScoreAll<kHeads>(a, a.queries + g * a.head_dim);
+  float inverse[kHeads];
+  for (size_t h = 0; h < kHeads; ++h) {
+    inverse[h] = 1.0f / WeighAll(a, a.scores + h * a.score_stride);
+  }
+  size_t i = 0;
+  for (; i + kVectors * lanes <= a.head_dim; i += kVectors * lanes) {
+    MixValues<kHeads, kVectors>(a, i, inverse, out + i, a.head_dim);
+  }
+  for (; i < a.head_dim; i += lanes) {
+    float part[kHeads * kPart];
+    MixValues<kHeads, 1>(a, i, inverse, part, kPart);
+    for (size_t h = 0; h < kHeads; ++h) {
+      std::copy_n(part + h * kPart, std::min(lanes, a.head_dim - i), out + h * a.head_dim + i);
     }
-    for (; i < a.head_dim; i += lanes) {
-      float part[HWY_MAX_BYTES / sizeof(float)];
-      MixValues<1>(a, i, inverse, part);
-      std::copy_n(part, std::min(lanes, a.head_dim - i), out + i);
+  }
+}
+
+// Heads of a group share what is loaded of their keys and values.
+inline void Attend(const Attention& a) {
+  static_assert(kHeadsAtOnce == 4);
+  for (size_t g = 0; g < a.group;) {
+    const size_t heads = std::min(kHeadsAtOnce, a.group - g);
+    switch (heads) {
+      case 1:
+        AttendHeads<1>(a, g);
+        break;
+      case 2:
+        AttendHeads<2>(a, g);
+        break;
+      case 3:
+        AttendHeads<3>(a, g);
+        break;
+      default:
+        AttendHeads<4>(a, g);
     }
+    g += heads;
   }
 }
 

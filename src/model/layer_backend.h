@@ -1,22 +1,16 @@
 // Which backend's parts a forward pass is made of.
 #pragma once
 
+#include <span>
+
 #include "model/layer_table.h"
-#include "support/registry.h"
+#include "sluice/execution.hpp"
 
 namespace sluice::model {
 
-inline const LayerTable& LayerTableFor(Backend backend) {
-  switch (ResolveBackend(backend)) {
-#if SLUICE_HAS_CPU
-    case Backend::kCpuAvx512:
-      return kLayerAvx512;
-    case Backend::kCpuAvx2:
-      return kLayerAvx2;
-#endif
-    default:
-      return kLayerRef;
-  }
-}
+const LayerTable& LayerTableFor(Backend backend);
+
+// All that run here, for tests of them.
+std::span<const LayerTable* const> LayerTables();
 
 }  // namespace sluice::model

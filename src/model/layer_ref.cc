@@ -1,9 +1,11 @@
 // The parts of a layer by their definition, one number after the other.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "model/elementwise.h"
-#include "model/layer_table.h"
+#include "model/layer_backend.h"
+#include "support/registry.h"
 
 namespace sluice::model {
 namespace {
@@ -125,6 +127,47 @@ void SoftCapAll(float cap, float* x, size_t count) {
 
 }  // namespace
 
-const LayerTable kLayerRef = {RmsNorm, Encode, Multiply, Rotate, Attend, Activate, Add, SoftCapAll};
+const LayerTable kLayerRef = {RmsNorm, Encode,   nullptr, Multiply,  Rotate,
+                              Attend,  Activate, Add,     SoftCapAll};
+
+#if SLUICE_HAS_CPU
+namespace {
+
+bool Runs(Backend backend) {
+  return std::ranges::any_of(Backends(), [backend](const BackendInfo& info) {
+    return info.backend == backend && info.available;
+  });
+}
+
+bool HasVnni() { return __builtin_cpu_supports("avx512vnni"); }
+
+}  // namespace
+#endif
+
+const LayerTable& LayerTableFor(Backend backend) {
+  switch (ResolveBackend(backend)) {
+#if SLUICE_HAS_CPU
+    case Backend::kCpuAvx512:
+      return HasVnni() ? kLayerAvx512Vnni : kLayerAvx512;
+    case Backend::kCpuAvx2:
+      return kLayerAvx2;
+#endif
+    default:
+      return kLayerRef;
+  }
+}
+
+std::span<const LayerTable* const> LayerTables() {
+  static const std::vector<const LayerTable*> tables = [] {
+    std::vector<const LayerTable*> here = {&kLayerRef};
+#if SLUICE_HAS_CPU
+    if (Runs(Backend::kCpuAvx2)) here.push_back(&kLayerAvx2);
+    if (Runs(Backend::kCpuAvx512)) here.push_back(&kLayerAvx512);
+    if (Runs(Backend::kCpuAvx512) && HasVnni()) here.push_back(&kLayerAvx512Vnni);
+#endif
+    return here;
+  }();
+  return tables;
+}
 
 }  // namespace sluice::model

@@ -15,6 +15,7 @@ namespace sluice::model {
 
 inline constexpr size_t kLanes = 16;
 inline constexpr size_t kPagePositions = 16;  // a vector of positions: see Attention
+inline constexpr size_t kHeadsAtOnce = 4;     // of a group, whose scores are held together
 
 // How far apart rows of codes lie; the elements after a row's width are zero.
 constexpr size_t CodeStride(size_t width) { return (width + 63) / 64 * 64; }
@@ -29,6 +30,9 @@ inline constexpr float kLeastCoded = 0x1p-118f;
 struct CodedRows {
   int16_t* codes = nullptr;  // of int8 range; [rows, CodeStride(width)]
   float* scales = nullptr;
+  // Where the backend has `narrow` and there are several rows:
+  int8_t* bytes = nullptr;  // the codes again
+  int32_t* sums = nullptr;  // of each row's codes
 };
 
 struct Int8Matrix {
@@ -51,7 +55,8 @@ struct Attention {
   int64_t begin = 0, end = 0;      // positions that are seen
   float scale = 1.0f;
   float softcap = 0.0f;     // of scores; 0: none
-  float* scores = nullptr;  // room for end rounded up to 16
+  float* scores = nullptr;  // room for those of kHeadsAtOnce heads, or of the group
+  size_t score_stride = 0;  // from one head's to the next: end rounded up to 16, at least
   float* out = nullptr;     // [group, head_dim]
 };
 
@@ -60,6 +65,8 @@ struct LayerTable {
   void (*rms_norm)(const float* x, const float* weight, size_t width, float eps, float* y);
   // One row. Writes CodeStride(width) codes; returns the scale.
   float (*encode)(const float* x, size_t width, int16_t* codes);
+  // One row's codes to CodeStride(width) bytes; returns their sum. Null: `multiply` needs no bytes.
+  int32_t (*narrow)(const int16_t* codes, size_t width, int8_t* bytes);
   // y[r * stride + v] = float(<codes, row v>) * (scale of r * scale of v) for v in [begin, end).
   void (*multiply)(const Int8Matrix& matrix, const CodedRows& x, int64_t rows, int64_t begin,
                    int64_t end, float* y, size_t stride);
@@ -74,6 +81,7 @@ struct LayerTable {
 
 extern const LayerTable kLayerRef;
 extern const LayerTable kLayerAvx2;
-extern const LayerTable kLayerAvx512;
+extern const LayerTable kLayerAvx512;      // of any processor with AVX-512
+extern const LayerTable kLayerAvx512Vnni;  // of one that multiplies bytes as well
 
 }  // namespace sluice::model

@@ -130,6 +130,39 @@ TEST_P(ProjectDense, GivesARowTheSameBitsInAnyBatchAndToAnySubsetOfTheVocabulary
   }
 }
 
+// Tiles of every height, with rows that are not finite among them.
+TEST_P(ProjectDense, GivesARowTheSameBitsInBatchesOfEverySize) {
+  Random random(13);
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const int64_t dim : {1, 15, 63, 64, 65, 130, 200, 257, 320}) {
+    const Batch weight(RandomRows(35, dim, random), dtype());
+    auto states = RandomRows(31, dim, random);
+    for (const auto& [row, value] : {std::pair{size_t{2}, std::nanf("")}, {7, inf}, {8, -0.0f}}) {
+      states[row][static_cast<size_t>(dim) / 2] = value;
+    }
+    std::vector<std::vector<float>> alone;
+    for (const auto& state : states) {
+      const Batch one({state}, DType::kF32, 0);
+      alone.push_back(Projected({Matrix(weight)}, Matrix(one), {}, {backend()})[0]);
+    }
+    for (const size_t rows : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 25, 31}) {
+      const Batch hidden(std::vector(states.begin(), states.begin() + static_cast<int64_t>(rows)),
+                         DType::kF32);
+      const auto all = Projected({Matrix(weight)}, Matrix(hidden), {}, {backend()});
+      for (size_t r = 0; r < rows; ++r) {
+        for (size_t v = 0; v < alone[r].size(); ++v) {
+          // Which NaN is not defined.
+          if (std::isnan(alone[r][v])) {
+            EXPECT_TRUE(std::isnan(all[r][v]));
+          } else {
+            EXPECT_TRUE(SameBits(all[r][v], alone[r][v])) << dim << ", " << rows << " rows";
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(ProjectDense, GathersTheLastPositionOfEachRequest) {
   Random random(4);
   const Batch weight(RandomRows(21, 130, random), dtype());

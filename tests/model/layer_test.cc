@@ -2,12 +2,13 @@
 // of anything, and for rows that are hostile.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "model/layer_backend.h"
-#include "tests/support/backends.h"
 #include "tests/support/random.h"
 
 namespace sluice::model {
@@ -36,9 +37,30 @@ void ExpectSameBits(const std::vector<float>& found, const std::vector<float>& w
 
 constexpr size_t kWidths[] = {1, 2, 7, 8, 15, 16, 17, 31, 33, 48, 63, 64, 65, 100, 257, 320};
 
-class LayerParts : public testing::TestWithParam<Backend> {
+// The codes as `multiply` of the table needs them.
+class Codes {
+ public:
+  Codes(const LayerTable& table, std::vector<int16_t>& codes, std::vector<float>& scales,
+        size_t width)
+      : bytes_(codes.size()), sums_(scales.size()) {
+    rows_ = {codes.data(), scales.data(), bytes_.data(), sums_.data()};
+    if (table.narrow == nullptr) return;
+    for (size_t r = 0; r < scales.size(); ++r) {
+      const size_t at = r * CodeStride(width);
+      sums_[r] = table.narrow(&codes[at], width, &bytes_[at]);
+    }
+  }
+  const CodedRows& rows() const { return rows_; }
+
+ private:
+  std::vector<int8_t> bytes_;
+  std::vector<int32_t> sums_;
+  CodedRows rows_;
+};
+
+class LayerParts : public testing::TestWithParam<const LayerTable*> {
  protected:
-  const LayerTable& table() const { return LayerTableFor(GetParam()); }
+  const LayerTable& table() const { return *GetParam(); }
 };
 
 TEST_P(LayerParts, NormsHaveTheReferencesBits) {
@@ -88,36 +110,71 @@ TEST_P(LayerParts, HostileRowsAreCodedAlike) {
 
 TEST_P(LayerParts, ProductsOfCodesAreExact) {
   Random random(4);
-  for (const size_t width : kWidths) {
-    for (const int64_t rows : {1, 2, 3, 4, 5, 7}) {
-      const int64_t height = 11;
-      const size_t stride = CodeStride(width);
-      std::vector<int8_t> matrix(stride * height, 0);
-      std::vector<int16_t> codes(stride * static_cast<size_t>(rows), 0);
-      for (size_t r = 0; r < static_cast<size_t>(height); ++r) {
-        for (size_t i = 0; i < width; ++i) {
-          // The extremes as well: -128 is a code that files may have.
-          matrix[r * stride + i] =
-              r == 0 ? int8_t{-128} : static_cast<int8_t>(random.Between(-128, 127));
-        }
+  constexpr int64_t kMostRows = 13;
+  struct Range {
+    int64_t begin, end;
+  };
+  struct Case {
+    size_t width;
+    int64_t height;
+    std::vector<Range> ranges;
+  };
+  std::vector<Case> cases;
+  for (const size_t width : kWidths) cases.push_back({width, 11, {{0, 11}, {3, 10}, {4, 5}}});
+  for (const size_t width : {63, 512, 513, 960, 1100}) {
+    cases.push_back({width, 131, {{0, 131}, {64, 128}, {0, 64}, {1, 18}}});
+  }
+  for (const auto& [width, height, ranges] : cases) {
+    const size_t stride = CodeStride(width);
+    std::vector<int8_t> matrix(stride * static_cast<size_t>(height), 0);
+    std::vector<int16_t> all_codes(stride * kMostRows, 0);
+    for (size_t r = 0; r < static_cast<size_t>(height); ++r) {
+      for (size_t i = 0; i < width; ++i) {
+        // The extremes as well: -128 is a code that files may have.
+        matrix[r * stride + i] =
+            r == 0 ? int8_t{-128} : static_cast<int8_t>(random.Between(-128, 127));
       }
-      for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
-        for (size_t i = 0; i < width; ++i) {
-          codes[r * stride + i] =
-              r == 0 ? int16_t{-127} : static_cast<int16_t>(random.Between(-127, 127));
-        }
+    }
+    for (size_t r = 0; r < static_cast<size_t>(kMostRows); ++r) {
+      for (size_t i = 0; i < width; ++i) {
+        all_codes[r * stride + i] =
+            r == 0 ? int16_t{-127} : static_cast<int16_t>(random.Between(-127, 127));
       }
-      const std::vector<float> matrix_scales = RandomRow(height, 5);
+    }
+    const std::vector<float> matrix_scales = RandomRow(static_cast<size_t>(height), 5);
+    const Int8Matrix m{matrix.data(), matrix_scales.data(), height, static_cast<int64_t>(width)};
+    for (int64_t rows = 1; rows <= kMostRows; ++rows) {
+      std::vector<int16_t> codes(all_codes.begin(),
+                                 all_codes.begin() + rows * static_cast<int64_t>(stride));
       std::vector<float> scales = RandomRow(static_cast<size_t>(rows), 6);
-      const Int8Matrix m{matrix.data(), matrix_scales.data(), height, static_cast<int64_t>(width)};
-      std::vector<float> y(static_cast<size_t>(rows * height), 7.0f), wanted = y;
-      for (const auto& [begin, end] : {std::pair{0, 11}, {3, 10}, {4, 5}}) {
-        table().multiply(m, {codes.data(), scales.data()}, rows, begin, end, y.data(), height);
-        kLayerRef.multiply(m, {codes.data(), scales.data()}, rows, begin, end, wanted.data(),
-                           height);
+      scales.back() = std::vector<float>{1.0f, NAN, INFINITY}[static_cast<size_t>(rows) % 3];
+      const Codes coded(table(), codes, scales, width);
+      const int64_t y_stride = height + 3;  // what lies between the rows of y stays
+      std::vector<float> y(static_cast<size_t>(rows * y_stride), 7.0f), wanted = y;
+      for (const auto& [begin, end] : ranges) {
+        table().multiply(m, coded.rows(), rows, begin, end, y.data(),
+                         static_cast<size_t>(y_stride));
+        kLayerRef.multiply(m, coded.rows(), rows, begin, end, wanted.data(),
+                           static_cast<size_t>(y_stride));
         ExpectSameBits(y, wanted);
       }
     }
+  }
+}
+
+TEST_P(LayerParts, NarrowedCodesAreTheCodesAndTheirSum) {
+  if (table().narrow == nullptr) return;
+  Random random(14);
+  for (const size_t width : kWidths) {
+    std::vector<int16_t> codes(CodeStride(width), 0);
+    int32_t sum = 0;
+    for (size_t i = 0; i < width; ++i) {
+      codes[i] = i % 5 == 0 ? int16_t{-127} : static_cast<int16_t>(random.Between(-127, 127));
+      sum += codes[i];
+    }
+    std::vector<int8_t> bytes(codes.size(), 99);
+    EXPECT_EQ(table().narrow(codes.data(), width, bytes.data()), sum);
+    EXPECT_TRUE(std::equal(codes.begin(), codes.end(), bytes.begin()));
   }
 }
 
@@ -152,6 +209,9 @@ TEST_P(LayerParts, AttentionHasTheReferencesBits) {
                                  {64, 2, 0, 300, 0.0f},
                                  {20, 1, 37, 130, 5.0f},
                                  {80, 4, 15, 16, 0.0f},
+                                 {72, 3, 5, 262, 0.0f},
+                                 {33, 9, 17, 318, 30.0f},
+                                 {64, 6, 0, 320, 0.0f},
                                  {128, 1, 16, 33, 0.0f},
                                  {256, 2, 3, 203, 50.0f}}) {
     const size_t value_stride = (c.head_dim + kLanes - 1) / kLanes * kLanes;
@@ -174,7 +234,8 @@ TEST_P(LayerParts, AttentionHasTheReferencesBits) {
       }
     }
     const std::vector<float> queries = RandomRow(c.group * c.head_dim, 9);
-    std::vector<float> scores(kPages * kPagePositions), out(queries.size()), wanted = out;
+    std::vector<float> scores(kHeadsAtOnce * kPages * kPagePositions), out(queries.size());
+    std::vector<float> wanted = out;
     Attention attention{.queries = queries.data(),
                         .group = c.group,
                         .head_dim = c.head_dim,
@@ -187,6 +248,7 @@ TEST_P(LayerParts, AttentionHasTheReferencesBits) {
                         .scale = 0.2f,
                         .softcap = c.softcap,
                         .scores = scores.data(),
+                        .score_stride = kPages * kPagePositions,
                         .out = out.data()};
     table().attend(attention);
     attention.out = wanted.data();
@@ -217,8 +279,12 @@ TEST_P(LayerParts, ElementwiseFunctionsHaveTheReferencesBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LayerParts, testing::ValuesIn(test::AvailableBackends()),
-                         [](const auto& test) { return test::TestNameOf(test.param); });
+std::string NameOf(const testing::TestParamInfo<const LayerTable*>& table) {
+  constexpr const char* kNames[] = {"ref", "avx2", "avx512", "avx512_vnni"};
+  return kNames[table.index];
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LayerParts, testing::ValuesIn(LayerTables()), NameOf);
 
 }  // namespace
 }  // namespace sluice::model
