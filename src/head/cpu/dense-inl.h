@@ -235,12 +235,17 @@ struct DenseWork {
   }
 };
 
+// So few share too little of a tile to make up for what it costs.
+constexpr int64_t kStreamedStates = 2;
+
 template <class ReadW, class ReadS>
-void ProjectOneState(const DenseWork& work, int64_t r, int64_t begin, int64_t end) {
+void StreamStates(const DenseWork& work, int64_t begin, int64_t end) {
   const size_t dim = static_cast<size_t>(work.hidden.columns);
-  const void* state = work.State(r);
   for (int64_t v = begin; v < end; ++v) {
-    work.Store(r, v, StreamDot<ReadW, ReadS>(work.head.weight.Row(v), state, dim));
+    for (int64_t r = 0; r < work.logits.rows; ++r) {
+      const void* const weight = work.head.weight.Row(v);
+      work.Store(r, v, StreamDot<ReadW, ReadS>(weight, work.State(r), dim));
+    }
   }
 }
 
@@ -269,11 +274,17 @@ template <class ReadW, class ReadS>
 void ProjectWeights(const DenseWork& work, int64_t begin, int64_t end) {
   constexpr int64_t kWeights = kTileWeights, kStates = kTileStates;
   const int64_t rows = work.logits.rows;
-  if (rows == 1) return ProjectOneState<ReadW, ReadS>(work, 0, begin, end);
+  if (rows <= kStreamedStates) return StreamStates<ReadW, ReadS>(work, begin, end);
+  const size_t tile_bytes =
+      kTileWeights * static_cast<size_t>(work.hidden.columns) * sizeof(typename ReadW::Element);
   for (int64_t block = 0; block < rows; block += kBlockStates) {
     const int64_t block_end = std::min(block + kBlockStates, rows);
     for (int64_t v = begin; v < end; v += kWeights) {
       const int64_t weights = std::min(kWeights, end - v);
+      if (block == 0) {
+        const char* const next = static_cast<const char*>(work.head.weight.Row(v)) + kPrefetchBytes;
+        for (size_t byte = 0; byte < tile_bytes; byte += 64) hwy::Prefetch(next + byte);
+      }
       for (int64_t r = block; r < block_end; r += kStates) {
         const int64_t some = std::min(kStates, block_end - r);
         if (some <= kStates / 3) {
