@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/api/request/completion_request.h"
 #include "server/api/request/field_names.h"
 #include "server/api/request/tokens_request.h"
 #include "server/error_response.h"
@@ -80,15 +81,26 @@ HttpResponse ResponseOf(std::string body, const std::vector<std::string>& unknow
   return response;
 }
 
+std::vector<int32_t> IdsOf(const TokenizeRequest& request, const ServerState& state) {
+  const Tokenizer& tokenizer = state.text.tokenizer();
+  if (!request.is_chat) {
+    return tokenizer.Encode(request.prompt,
+                            {.add_special_tokens = request.adds_special_tokens,
+                             .parse_special_tokens = request.parses_special_tokens});
+  }
+  ChatText chat = state.text.RenderChatText(request.chat_variables);
+  if (request.final_message.has_value()) EndWithMessage(chat, *request.final_message);
+  if (request.parses_special_tokens) {
+    return EncodeChat(tokenizer, chat, request.adds_special_tokens);
+  }
+  return tokenizer.Encode(chat.text, {.add_special_tokens = request.adds_special_tokens});
+}
+
 HttpResponse TokenizeText(const std::string& body, const ServerState& state) {
   const TokenizeRequest request = ParseTokenizeRequest(body, state.options.refuses_unknown_fields);
   CheckModelName(request.model, state);
-  const std::string text =
-      request.is_chat ? state.text.RenderChatJson(request.chat_variables) : request.prompt;
+  const std::vector<int32_t> ids = IdsOf(request, state);
   const Tokenizer& tokenizer = state.text.tokenizer();
-  const std::vector<int32_t> ids =
-      tokenizer.Encode(text, {.add_special_tokens = request.adds_special_tokens,
-                              .parse_special_tokens = request.parses_special_tokens});
   return ResponseOf(TokenizeBody(ids, state.info.context, tokenizer, request.returns_token_strs),
                     request.unknown);
 }

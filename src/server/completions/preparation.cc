@@ -30,6 +30,9 @@ std::string CheckedModel(const std::string& asked, const std::vector<std::string
 
 std::vector<int32_t> Encode(const CompletionRequest& asked, const PromptInput& prompt,
                             const Tokenizer& tokenizer) {
+  if (prompt.is_chat) {
+    return EncodeChat(tokenizer, prompt.text, prompt.own, asked.adds_special_tokens);
+  }
   return tokenizer.Encode(prompt.text, {.add_special_tokens = asked.adds_special_tokens,
                                         .parse_special_tokens = asked.parses_special_tokens});
 }
@@ -64,15 +67,15 @@ PreparedPrompt PreparePrompt(const CompletionRequest& asked, PromptInput prompt,
 }
 
 // Templates read arguments of calls as objects, or as their text, and fail with the other one.
-std::string RenderChat(CompletionRequest& asked, const ModelText& text) {
+ChatText RenderChat(CompletionRequest& asked, const ModelText& text) {
   const std::string variables = std::exchange(asked.chat_variables, {});
   const std::string with_texts = std::exchange(asked.chat_variables_with_texts, {});
-  if (with_texts.empty()) return text.RenderChatJson(variables);
+  if (with_texts.empty()) return text.RenderChatText(variables);
   try {
-    return text.RenderChatJson(variables);
+    return text.RenderChatText(variables);
   } catch (const Error& error) {
     try {
-      return text.RenderChatJson(with_texts);
+      return text.RenderChatText(with_texts);
     } catch (const Error&) {
       throw error;
     }
@@ -88,10 +91,10 @@ PreparedRequest PrepareOrThrow(Api api, std::string_view body, int64_t context,
   prepared.model = CheckedModel(asked.model, settings.model_names);
   try {
     if (api == Api::kChat) {
-      std::string chat = RenderChat(asked, text);
+      ChatText chat = RenderChat(asked, text);
       if (asked.final_message.has_value()) EndWithMessage(chat, *asked.final_message);
-      ChooseOutput(asked, settings.formats, chat);
-      asked.prompts = {{.text = std::move(chat)}};
+      ChooseOutput(asked, settings.formats, chat.text);
+      asked.prompts = {{.is_chat = true, .text = std::move(chat.text), .own = std::move(chat.own)}};
     }
     for (PromptInput& prompt : asked.prompts) {
       prepared.prompts.push_back(
