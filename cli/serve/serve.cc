@@ -139,8 +139,8 @@ void AddAccessFlags(CLI::App& command, ServeOptions& options) {
   command.add_flag("--strict-fields", server.refuses_unknown_fields,
                    "refuse requests with unknown fields, instead of ignoring the fields");
   command.add_flag("--refuse-special-tokens-in-content", server.refuses_special_tokens,
-                   "refuse messages that spell a special token of the model, instead of taking it "
-                   "as that token");
+                   "refuse messages that spell a special token of the model, instead of reading it "
+                   "as text");
   command
       .add_option("--max-requests", server.max_requests,
                   "choices in flight at most, n for each prompt of a request; more get status 503. "

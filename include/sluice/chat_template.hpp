@@ -15,6 +15,8 @@
 #include <string>
 #include <string_view>
 
+#include "sluice/chat_text.hpp"
+
 namespace sluice {
 
 namespace text::jinja {
@@ -40,6 +42,11 @@ class ChatTemplate {
   // to use from many threads.
   std::string Render(std::string_view variables,
                      std::optional<int64_t> seconds = std::nullopt) const;
+  // As Render, with what the template wrote itself: its literal text, what it computes from that,
+  // numbers, the usual roles of messages, and those variables that are strings and equal in
+  // `own_variables`, a JSON object (bos_token and so on). Everything else came from the variables.
+  ChatText RenderText(std::string_view variables, std::string_view own_variables = "{}",
+                      std::optional<int64_t> seconds = std::nullopt) const;
 
  private:
   std::shared_ptr<const text::jinja::Template> template_;

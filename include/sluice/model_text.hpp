@@ -14,6 +14,8 @@
 
 namespace sluice {
 
+struct ChatText;
+
 struct ChatMessage {
   std::string_view role;  // "system", "user", "assistant"
   std::string_view content;
@@ -64,6 +66,8 @@ class ModelText {
   // [...], "add_generation_prompt": true, ...}. The tokens of the tokenizer's configuration are
   // added, bos_token and so on, unless the object has its own.
   std::string RenderChatJson(std::string_view variables) const;
+  // As RenderChatJson, with what the template wrote itself: see chat_text.hpp.
+  ChatText RenderChatText(std::string_view variables) const;
 
  private:
   struct Parts;

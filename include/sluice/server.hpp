@@ -80,7 +80,7 @@ struct ServerOptions {
   std::string tool_format = {};
   std::string reasoning_format = {};
   bool refuses_unknown_fields = false;  // of requests with a body; else they are ignored
-  // Of messages that spell a special token of the model; else it is that token.
+  // Messages that spell a special token of the model; else it is text.
   bool refuses_special_tokens = false;
   HttpLimits http = {};
   std::chrono::milliseconds keep_alive{15'000};     // of silence in a stream before a comment

@@ -52,8 +52,8 @@ struct EncodeOptions {
   // The tokens that the model needs around a text: one for its beginning, say.
   bool add_special_tokens = true;
   // Whether a special token that is spelled out in the text is that token. Off, because what a user
-  // typed must not become a control token; on for text that a chat template made, of which messages
-  // are a part.
+  // typed must not become a control token. Of text that a chat template made EncodeChat
+  // (chat_text.hpp) takes those that the template wrote itself.
   bool parse_special_tokens = false;
   // With more ids than this, encoding may end early: there are more than this then, and not all.
   int64_t max_tokens = INT64_MAX;

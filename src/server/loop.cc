@@ -60,7 +60,8 @@ class MetricsAnswer final : public Answer {
     link_->answer = nullptr;
     exchange_.Respond(
         {.content_type = std::string(kMetricsType),
-         .body = MetricsText(state_.board.All(), state_.http, state_.options.max_requests)});
+         .body = MetricsText(state_.board.All(), state_.http, state_.options.max_requests,
+                             state_.model_names.front())});
   }
 
   Exchange& exchange_;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/api/request/completion_request.h"
 #include "server/api/request/field_names.h"
 #include "server/api/request/tokens_request.h"
 #include "server/completions/preparation.h"
@@ -84,22 +85,36 @@ HttpResponse ResponseOf(std::string body, const std::vector<std::string>& unknow
   return response;
 }
 
+void CheckBytes(const TokenizeRequest& request, size_t bytes, const ServerState& state) {
+  const size_t most = MostEncodedBytes(state.text.tokenizer(), state.info.context);
+  if (bytes <= most) return;
+  throw ApiFailure({.message = "a text of " + std::to_string(bytes) +
+                               " bytes is not allowed: at most " + std::to_string(most) +
+                               " bytes of one text are encoded",
+                    .param = request.is_chat ? "messages" : "prompt"});
+}
+
+std::vector<int32_t> IdsOf(const TokenizeRequest& request, const ServerState& state) {
+  const Tokenizer& tokenizer = state.text.tokenizer();
+  if (!request.is_chat) {
+    CheckBytes(request, request.prompt.size(), state);
+    return tokenizer.Encode(request.prompt,
+                            {.add_special_tokens = request.adds_special_tokens,
+                             .parse_special_tokens = request.parses_special_tokens});
+  }
+  ChatText chat = state.text.RenderChatText(request.chat_variables);
+  if (request.final_message.has_value()) EndWithMessage(chat, *request.final_message);
+  CheckBytes(request, chat.text.size(), state);
+  const EncodeOptions options{.add_special_tokens = request.adds_special_tokens};
+  return request.parses_special_tokens ? EncodeChat(tokenizer, chat.text, chat.own, options)
+                                       : tokenizer.Encode(chat.text, options);
+}
+
 HttpResponse TokenizeText(const std::string& body, const ServerState& state) {
   const TokenizeRequest request = ParseTokenizeRequest(body, state.options.refuses_unknown_fields);
   CheckModelName(request.model, state);
-  const std::string text =
-      request.is_chat ? state.text.RenderChatJson(request.chat_variables) : request.prompt;
+  const std::vector<int32_t> ids = IdsOf(request, state);
   const Tokenizer& tokenizer = state.text.tokenizer();
-  const size_t most = MostEncodedBytes(tokenizer, state.info.context);
-  if (text.size() > most) {
-    throw ApiFailure({.message = "a text of " + std::to_string(text.size()) +
-                                 " bytes is not allowed: at most " + std::to_string(most) +
-                                 " bytes of one text are encoded",
-                      .param = request.is_chat ? "messages" : "prompt"});
-  }
-  const std::vector<int32_t> ids =
-      tokenizer.Encode(text, {.add_special_tokens = request.adds_special_tokens,
-                              .parse_special_tokens = request.parses_special_tokens});
   return ResponseOf(TokenizeBody(ids, state.info.context, tokenizer, request.returns_token_strs),
                     request.unknown);
 }

@@ -1,10 +1,12 @@
 #include "sluice/chat_template.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
 #include "text/files/json_value.h"
+#include "text/jinja/marked_text.h"
 #include "text/jinja/run.h"
 #include "text/jinja/syntax/parser.h"
 
@@ -89,6 +91,52 @@ Value ValueOf(simdjson::dom::element json, int32_t depth, int32_t max_depth) {
   return {};
 }
 
+Value ObjectOf(std::string_view parameter, std::string_view json, int32_t max_depth) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  if (const auto error = parser.parse(json.data(), json.size()).get(root)) {
+    ThrowInvalid(parameter, std::string("malformed (") + simdjson::error_message(error) + ")",
+                 "one JSON object in UTF-8");
+  }
+  if (!root.is_object()) ThrowInvalid(parameter, "no object", "one JSON object in UTF-8");
+  return ValueOf(root, 0, max_depth);
+}
+
+// The value of a name, where it is a string.
+Value* StringOf(Dict& dict, std::string_view name) {
+  for (auto& [key, value] : dict.members) {
+    if (*key.AsString() == name && value.AsString() != nullptr) return &value;
+  }
+  return nullptr;
+}
+
+void MarkOwn(Value& value) {
+  ChatText text;
+  text::jinja::AppendOwn(text, *value.AsString());
+  value = Value::Of(std::move(text));
+}
+
+// Templates build markers of turns from roles: "<|" ~ message.role ~ "|>". These words are safe in
+// them; another role is as foreign as a content.
+constexpr std::array<std::string_view, 8> kRoles = {"system", "developer", "user",    "assistant",
+                                                    "tool",   "function",  "ipython", "model"};
+
+void MarkOwn(const Dict& own, Dict& variables) {
+  for (const auto& [key, text] : own.members) {
+    Value* found = text.AsString() == nullptr ? nullptr : StringOf(variables, *key.AsString());
+    if (found != nullptr && *found->AsString() == *text.AsString()) MarkOwn(*found);
+  }
+  for (auto& [key, messages] : variables.members) {
+    if (*key.AsString() != "messages" || messages.AsList() == nullptr) continue;
+    for (Value& message : *messages.AsList()) {
+      Value* role = message.AsDict() == nullptr ? nullptr : StringOf(*message.AsDict(), "role");
+      if (role != nullptr && std::ranges::find(kRoles, *role->AsString()) != kRoles.end()) {
+        MarkOwn(*role);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 ChatTemplate::ChatTemplate(std::string_view source, const ChatTemplateLimits& limits)
@@ -101,15 +149,16 @@ ChatTemplate::ChatTemplate(std::string_view source, const ChatTemplateLimits& li
 }
 
 std::string ChatTemplate::Render(std::string_view variables, std::optional<int64_t> seconds) const {
-  simdjson::dom::parser parser;
-  simdjson::dom::element root;
-  if (const auto error = parser.parse(variables.data(), variables.size()).get(root)) {
-    ThrowInvalid("variables", std::string("malformed (") + simdjson::error_message(error) + ")",
-                 "one JSON object in UTF-8");
-  }
-  if (!root.is_object()) ThrowInvalid("variables", "no object", "one JSON object in UTF-8");
+  return RenderText(variables, "{}", seconds).text;
+}
+
+ChatText ChatTemplate::RenderText(std::string_view variables, std::string_view own_variables,
+                                  std::optional<int64_t> seconds) const {
+  const Value values = ObjectOf("variables", variables, limits_.max_depth);
+  const Value own = ObjectOf("own_variables", own_variables, limits_.max_depth);
+  MarkOwn(*own.AsDict(), *values.AsDict());
   text::jinja::Run run(limits_, seconds);
-  return run.Render(template_->block(), ValueOf(root, 0, limits_.max_depth));
+  return run.Render(template_->block(), values);
 }
 
 }  // namespace sluice

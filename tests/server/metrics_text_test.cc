@@ -42,7 +42,7 @@ TEST(Metrics, AreTheSumOfAllLoops) {
   http.bytes_out = int64_t{1} << 50;
   http.slow_readers = 1;
 
-  Exposition read(MetricsText(loops, http, 77));
+  Exposition read(MetricsText(loops, http, 77, "m"));
   EXPECT_EQ(read["sluice_generation_tokens_total"], 123);
   EXPECT_EQ(read["sluice_choices_total{end=\"length\"}"], 4);
   EXPECT_EQ(read["sluice_time_to_first_token_seconds_count"], 2);
@@ -76,10 +76,53 @@ TEST(Metrics, AreTheSumOfAllLoops) {
 
   loops[1].engines = {{.endpoint = "tcp://a:1", .health = EngineHealth::kReady},
                       {.endpoint = "vllm+tcp://b:2", .health = EngineHealth::kConnecting}};
-  Exposition more(MetricsText(loops, http, 77));
+  Exposition more(MetricsText(loops, http, 77, "m"));
   EXPECT_EQ(more["sluice_engine_up"], 1);
   EXPECT_EQ(more["sluice_engine_ready{engine=\"tcp://a:1\"}"], 1);
   EXPECT_EQ(more["sluice_engine_ready{engine=\"vllm+tcp://b:2\"}"], 0);  // one loop waits for it
+}
+
+TEST(Metrics, HaveVllmsNamesToo) {
+  std::vector<LoopMetrics> loops(2);
+  const auto set = [&](size_t loop, GenerationEnd end, int64_t count) {
+    loops[loop].completions.choices_ended[static_cast<size_t>(end)] = count;
+  };
+  set(0, GenerationEnd::kStopString, 1);
+  set(1, GenerationEnd::kStopToken, 2);
+  set(0, GenerationEnd::kLength, 4);
+  set(1, GenerationEnd::kContext, 8);
+  set(0, GenerationEnd::kCancelled, 16);
+  set(0, GenerationEnd::kStatus, 32);
+  set(1, GenerationEnd::kRejected, 64);
+  set(1, GenerationEnd::kEngineLost, 128);
+  loops[0].completions.choices_running = 5;
+  loops[1].client.waiting = 3;
+  loops[0].completions.prompt_tokens = 70;
+  loops[1].completions.generation_tokens = 9;
+  loops[0].completions.first_token.Add(0.003);
+  loops[1].completions.between_tokens.Add(0.003);
+  loops[1].completions.end_to_end.Add(0.5);
+  const Exposition read(MetricsText(loops, {}, 77, "a \"model\""));
+  const auto at = [&](const std::string& name, const std::string& more = "") {
+    return read["vllm:" + name + "{engine=\"0\"," + more + "model_name=\"a \\\"model\\\"\"}"];
+  };
+  EXPECT_EQ(at("num_requests_running"), 2);
+  EXPECT_EQ(at("num_requests_waiting"), 3);
+  EXPECT_EQ(at("prompt_tokens_total"), 70);
+  EXPECT_EQ(at("generation_tokens_total"), 9);
+  EXPECT_EQ(at("request_success_total", "finished_reason=\"stop\","), 3);
+  EXPECT_EQ(at("request_success_total", "finished_reason=\"length\","), 12);
+  EXPECT_EQ(at("request_success_total", "finished_reason=\"abort\","), 16);
+  EXPECT_EQ(at("request_success_total", "finished_reason=\"error\","), 224);
+  for (const char* name : {"time_to_first_token", "inter_token_latency", "e2e_request_latency"}) {
+    EXPECT_EQ(at(std::string(name) + "_seconds_count"), 1) << name;
+  }
+  EXPECT_NEAR(at("e2e_request_latency_seconds_sum"), 0.5, 1e-9);
+
+  loops[1].client.waiting = 9;  // counted at another moment than the choices
+  EXPECT_EQ((Exposition(MetricsText(
+                loops, {}, 77, "m"))["vllm:num_requests_running{engine=\"0\",model_name=\"m\"}"]),
+            0);
 }
 
 }  // namespace

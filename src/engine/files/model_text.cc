@@ -185,6 +185,10 @@ std::string ModelText::RenderChat(std::span<const ChatMessage> messages) const {
 }
 
 std::string ModelText::RenderChatJson(std::string_view variables) const {
+  return RenderChatText(variables).text;
+}
+
+ChatText ModelText::RenderChatText(std::string_view variables) const {
   if (!has_chat_template()) {
     throw Error(ErrorCode::kUnavailable, "chat", "a conversation",
                 "a model with chat_template.jinja, or with chat_template in "
@@ -193,14 +197,15 @@ std::string ModelText::RenderChatJson(std::string_view variables) const {
   // Before the caller's, which win: of a name that comes twice the last value counts.
   constexpr std::string_view kSpace = " \t\r\n";
   const size_t open = std::min(variables.find_first_not_of(kSpace), variables.size());
-  if (!variables.substr(open).starts_with('{')) return parts_->chat_template->Render(variables);
+  if (!variables.substr(open).starts_with('{')) return parts_->chat_template->RenderText(variables);
   const std::string_view members = variables.substr(open + 1);
   const size_t first = std::min(members.find_first_not_of(kSpace), members.size());
   std::string all;
   all.reserve(parts_->special_tokens.size() + members.size() + 2);
   all.append("{").append(parts_->special_tokens);
   if (!members.substr(first).starts_with('}')) all.append(",");
-  return parts_->chat_template->Render(all.append(members));
+  const std::string own = "{" + parts_->special_tokens + "}";
+  return parts_->chat_template->RenderText(all.append(members), own);
 }
 
 }  // namespace sluice

@@ -57,10 +57,12 @@ std::vector<int32_t> Encode(const CompletionRequest& asked, const PromptInput& p
   if (truncates ? prompt.text.size() > MostEncodedBytes(tokenizer, context) : least > context) {
     ThrowTooLong(asked, least, context, kAtLeast);
   }
-  std::vector<int32_t> ids =
-      tokenizer.Encode(prompt.text, {.add_special_tokens = asked.adds_special_tokens,
-                                     .parse_special_tokens = asked.parses_special_tokens,
-                                     .max_tokens = truncates ? INT64_MAX : context});
+  const EncodeOptions options{.add_special_tokens = asked.adds_special_tokens,
+                              .parse_special_tokens = asked.parses_special_tokens,
+                              .max_tokens = truncates ? INT64_MAX : context};
+  std::vector<int32_t> ids = prompt.is_chat
+                                 ? EncodeChat(tokenizer, prompt.text, prompt.own, options)
+                                 : tokenizer.Encode(prompt.text, options);
   if (!truncates && std::ssize(ids) > context) {
     ThrowTooLong(asked, std::ssize(ids), context, kAtLeast);
   }
@@ -107,15 +109,15 @@ PreparedPrompt PreparePrompt(const CompletionRequest& asked, PromptInput prompt,
 }
 
 // Templates read arguments of calls as objects, or as their text, and fail with the other one.
-std::string RenderChat(CompletionRequest& asked, const ModelText& text) {
+ChatText RenderChat(CompletionRequest& asked, const ModelText& text) {
   const std::string variables = std::exchange(asked.chat_variables, {});
   const std::string with_texts = std::exchange(asked.chat_variables_with_texts, {});
-  if (with_texts.empty()) return text.RenderChatJson(variables);
+  if (with_texts.empty()) return text.RenderChatText(variables);
   try {
-    return text.RenderChatJson(variables);
+    return text.RenderChatText(variables);
   } catch (const Error& error) {
     try {
-      return text.RenderChatJson(with_texts);
+      return text.RenderChatText(with_texts);
     } catch (const Error&) {
       throw error;
     }
@@ -131,10 +133,10 @@ PreparedRequest PrepareOrThrow(Api api, std::string_view body, int64_t context,
   prepared.model = CheckedModel(asked.model, settings.model_names);
   try {
     if (api == Api::kChat) {
-      std::string chat = RenderChat(asked, text);
+      ChatText chat = RenderChat(asked, text);
       if (asked.final_message.has_value()) EndWithMessage(chat, *asked.final_message);
-      ChooseOutput(asked, settings.formats, chat);
-      asked.prompts = {{.text = std::move(chat)}};
+      ChooseOutput(asked, settings.formats, chat.text);
+      asked.prompts = {{.is_chat = true, .text = std::move(chat.text), .own = std::move(chat.own)}};
     }
     for (PromptInput& prompt : asked.prompts) {
       prepared.prompts.push_back(

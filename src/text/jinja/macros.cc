@@ -62,7 +62,7 @@ Value Run::MakeMacro(const Statement& statement, const std::shared_ptr<Scope>& s
             names->Set(name, Value::Missing(name));
           }
         }
-        std::string out;
+        ChatText out;
         run.Execute(statement.body, names, out);
         return Value::Of(std::move(out));
       },

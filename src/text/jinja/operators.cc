@@ -5,6 +5,7 @@
 #include "support/check.h"
 #include "text/jinja/find.h"
 #include "text/jinja/format/format.h"
+#include "text/jinja/marked_text.h"
 #include "text/jinja/run.h"
 #include "text/jinja/strings.h"
 #include "text/normalize/utf8.h"
@@ -32,7 +33,7 @@ Value Repeated(Run& run, const Value& of, int64_t count) {
     run.Charge(static_cast<size_t>(std::min(total, 1e18)));
     std::string made;
     for (int64_t i = 0; i < (text->empty() ? 0 : count); ++i) made.append(*text);
-    return Value::Text(std::move(made), of.IsMarkup());
+    return OwnIf(IsOwn(of), Value::Text(std::move(made), of.IsMarkup()));
   }
   List made;
   for (int64_t i = 0; i < (of.AsList()->empty() ? 0 : count); ++i) {
@@ -50,7 +51,7 @@ Value Joined(Run& run, const Value& left, const Value& right) {
     run.Charge(value.AsString()->size());
     return value.IsMarkup() ? *value.AsString() : Escaped(*value.AsString());
   };
-  return run.Made(part(left) + part(right), true);
+  return OwnIf(IsOwn(left) && IsOwn(right), run.Made(part(left) + part(right), true));
 }
 
 // Python's: the rest has the sign of the divisor, and is exact.
@@ -99,7 +100,13 @@ bool Whole(std::string_view name, int64_t a, int64_t b, int64_t* result) {
 }  // namespace
 
 Value Run::Binary(std::string_view name, const Value& left, const Value& right) {
-  if (name == "~") return Made(ToText(*this, left) + ToText(*this, right));
+  const auto joined = [&] {
+    ChatText made;
+    AppendValue(*this, left, made);
+    AppendValue(*this, right, made);
+    return Made(std::move(made));
+  };
+  if (name == "~") return joined();
   if (name == "%" && left.AsString() != nullptr) return Formatted(*this, left, right);
   if (left.IsNumber() && right.IsNumber()) {
     const bool divides = name == "/" || name == "//" || name == "%";
@@ -126,7 +133,7 @@ Value Run::Binary(std::string_view name, const Value& left, const Value& right) 
   if (name == "+") {
     if (left.AsString() != nullptr && right.AsString() != nullptr) {
       if (left.IsMarkup() || right.IsMarkup()) return Joined(*this, left, right);
-      return Made(*left.AsString() + *right.AsString());
+      return joined();
     }
     if (IsPlainList(left) && IsPlainList(right) && left.IsTuple() == right.IsTuple()) {
       ChargeItems(left.AsList()->size() + right.AsList()->size());
@@ -226,7 +233,7 @@ Value Run::Item(const Value& value, const Value& key) {
       const int64_t place = PlaceOf(key.Integer(), CountCharacters(*text));
       if (place >= 0) {
         const auto at = static_cast<size_t>(place);
-        return Value::Text(std::string(CharactersFrom(*text, at, at + 1)), value.IsMarkup());
+        return PartOf(value, CharactersFrom(*text, at, at + 1));
       }
     }
     return Value::Missing(ToText(*this, key));
@@ -267,7 +274,9 @@ List Run::Items(const Value& value) {
     Charge(text->size());
     ChargeItems(2 * CountCharacters(*text));
     ForEachCharacter(*text, [&](uint32_t, std::string_view bytes) {
-      items.push_back(Value::Of(std::string(bytes)));
+      ChatText item;
+      AppendPart(item, value, bytes);
+      items.push_back(Value::Of(std::move(item)));
     });
   } else if (!value.IsUndefined()) {
     Refuse("a loop over a " + std::string(value.TypeName()), "a list, a dict or a string");

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "support/check.h"
+#include "text/jinja/marked_text.h"
 #include "text/jinja/syntax/level.h"
 #include "text/jinja/syntax/lexer.h"
 #include "text/normalize/utf8.h"
@@ -139,13 +140,19 @@ void Run::ChargeElement(size_t written) {
   Spend(1);
 }
 
-void Run::Emit(std::string_view text, std::string& out) {
-  Charge(text.size());
-  if (out.size() + text.size() > limits_.max_output_bytes) Charge(out.size() + text.size());
-  out.append(text);
+void Run::Emit(const Value& value, ChatText& out) {
+  const Value of = TextValue(*this, value);
+  Emit(*of.AsString(), of.Own(), out);
 }
 
-std::string Run::Render(const Block& block, Value variables) {
+void Run::Emit(std::string_view text, std::span<const TextSpan> own, ChatText& out) {
+  Charge(text.size());
+  const size_t size = out.text.size() + text.size();
+  if (size > limits_.max_output_bytes) Charge(size);
+  AppendText(out, text, own);
+}
+
+ChatText Run::Render(const Block& block, Value variables) {
   const auto globals = std::make_shared<Scope>();
   for (auto& [name, function] : GlobalFunctions()) globals->Set(name, std::move(function));
   const auto scope = std::make_shared<Scope>();
@@ -154,12 +161,12 @@ std::string Run::Render(const Block& block, Value variables) {
   for (const auto& [name, value] : variables.AsDict()->members) {
     scope->names.emplace_back(ToText(*this, name), value);
   }
-  std::string out;
+  ChatText out;
   Execute(block, scope, out);
   return out;
 }
 
-Run::Flow Run::Execute(const Block& block, const std::shared_ptr<Scope>& scope, std::string& out) {
+Run::Flow Run::Execute(const Block& block, const std::shared_ptr<Scope>& scope, ChatText& out) {
   const Level level(*this);
   for (const auto& statement : block) {
     line_ = statement->line;
@@ -170,7 +177,7 @@ Run::Flow Run::Execute(const Block& block, const std::shared_ptr<Scope>& scope, 
 }
 
 Run::Flow Run::ExecuteOne(const Statement& statement, const std::shared_ptr<Scope>& scope,
-                          std::string& out) {
+                          ChatText& out) {
   Charge();
   const auto inner = [&] {
     auto made = std::make_shared<Scope>();
@@ -178,11 +185,13 @@ Run::Flow Run::ExecuteOne(const Statement& statement, const std::shared_ptr<Scop
     return made;
   };
   switch (statement.kind) {
-    case Tag::kText:
-      Emit(statement.text, out);
+    case Tag::kText: {
+      const TextSpan all{0, statement.text.size()};
+      Emit(statement.text, {&all, 1}, out);
       return Flow::kNext;
+    }
     case Tag::kPrint:
-      Emit(ToText(*this, Evaluate(*statement.expression, scope)), out);
+      Emit(Evaluate(*statement.expression, scope), out);
       return Flow::kNext;
     case Tag::kFor:
       return ExecuteFor(statement, scope, out);
@@ -202,7 +211,7 @@ Run::Flow Run::ExecuteOne(const Statement& statement, const std::shared_ptr<Scop
       return Flow::kNext;
     case Tag::kCall: {
       const Value caller = MakeMacro(statement, scope);
-      Emit(ToText(*this, Call(*statement.expression, scope, &caller)), out);
+      Emit(Call(*statement.expression, scope, &caller), out);
       return Flow::kNext;
     }
     case Tag::kWith: {
@@ -215,10 +224,9 @@ Run::Flow Run::ExecuteOne(const Statement& statement, const std::shared_ptr<Scop
       return flow;
     }
     case Tag::kFilter: {
-      std::string text;
+      ChatText text;
       const Flow flow = Execute(statement.body, inner(), text);
-      Emit(ToText(*this, Filtered(*statement.expression, Value::Of(std::move(text)), inner())),
-           out);
+      Emit(Filtered(*statement.expression, Value::Of(std::move(text)), inner()), out);
       return flow;
     }
     case Tag::kBody:
@@ -242,7 +250,7 @@ void Run::Assign(const std::vector<std::string>& names, const Value& value, Scop
 }
 
 Run::Flow Run::ExecuteFor(const Statement& statement, const std::shared_ptr<Scope>& scope,
-                          std::string& out) {
+                          ChatText& out) {
   List items = Items(Evaluate(*statement.expression, scope));
   if (statement.condition != nullptr) {
     List kept;
@@ -295,7 +303,7 @@ void Run::ExecuteSet(const Statement& statement, const std::shared_ptr<Scope>& s
   if (statement.kind == Tag::kSetBlock) {
     const auto names = std::make_shared<Scope>();
     names->outer = scope;
-    std::string text;
+    ChatText text;
     Execute(statement.body, names, text);
     value = Value::Of(std::move(text));
     if (statement.expression != nullptr) value = Filtered(*statement.expression, value, scope);
@@ -436,27 +444,28 @@ Value Run::EvaluateSlice(const Expression& expression, const std::shared_ptr<Sco
   int64_t begin = is_given[0] ? clamp(parts[0]) : step > 0 ? 0 : size - 1;
   const int64_t end = is_given[1] ? clamp(parts[1]) : step > 0 ? size : -1;
   if (text != nullptr && step == 1) {
-    return Made(std::string(CharactersFrom(*text, static_cast<size_t>(begin),
-                                           static_cast<size_t>(std::max(begin, end)))),
-                of.IsMarkup());
+    const std::string_view part = CharactersFrom(*text, static_cast<size_t>(begin),
+                                                 static_cast<size_t>(std::max(begin, end)));
+    Charge(part.size());
+    return PartOf(of, part);
   }
   std::vector<std::string_view> characters;
   if (text != nullptr) {
     ChargeItems(count);
     characters = Characters(*text);
   }
-  std::string made_text;
+  ChatText made_text;
   List made_list;
   const int64_t stride = std::clamp<int64_t>(step, -size - 1, size + 1);
   for (; stride > 0 ? begin < end : begin > end; begin += stride) {
     Charge();
     if (text != nullptr) {
-      made_text.append(characters[static_cast<size_t>(begin)]);
+      AppendPart(made_text, of, characters[static_cast<size_t>(begin)]);
     } else {
       made_list.push_back((*list)[static_cast<size_t>(begin)]);
     }
   }
-  if (text != nullptr) return Value::Text(std::move(made_text), of.IsMarkup());
+  if (text != nullptr) return Value::Of(std::move(made_text), of.IsMarkup());
   if (of.IsView(Value::View::kRange)) return Value::Of(std::move(made_list), Value::View::kRange);
   return Value::Of(std::move(made_list), of.IsTuple());
 }

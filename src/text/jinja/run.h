@@ -33,7 +33,7 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  std::string Render(const Block& block, Value variables);
+  ChatText Render(const Block& block, Value variables);
 
   // Throws Error when the steps are used up, or a text of so many bytes is too long.
   void Charge(size_t bytes = 0);
@@ -58,6 +58,10 @@ class Run {
     Charge(text.size());
     return Value::Text(std::move(text), is_markup);
   }
+  Value Made(ChatText text, bool is_markup = false) {
+    Charge(text.text.size());
+    return Value::Of(std::move(text), is_markup);
+  }
   // Appends the text so many times; charges for it before.
   void AppendTimes(std::string_view text, int64_t count, std::string& out);
   // Throws for what cannot be a key, such as a list.
@@ -71,15 +75,14 @@ class Run {
  private:
   enum class Flow : uint8_t { kNext, kBreak, kContinue };
 
-  Flow Execute(const Block& block, const std::shared_ptr<Scope>& scope, std::string& out);
-  Flow ExecuteOne(const Statement& statement, const std::shared_ptr<Scope>& scope,
-                  std::string& out);
-  Flow ExecuteFor(const Statement& statement, const std::shared_ptr<Scope>& scope,
-                  std::string& out);
+  Flow Execute(const Block& block, const std::shared_ptr<Scope>& scope, ChatText& out);
+  Flow ExecuteOne(const Statement& statement, const std::shared_ptr<Scope>& scope, ChatText& out);
+  Flow ExecuteFor(const Statement& statement, const std::shared_ptr<Scope>& scope, ChatText& out);
   void ExecuteSet(const Statement& statement, const std::shared_ptr<Scope>& scope);
   Value MakeMacro(const Statement& statement, const std::shared_ptr<Scope>& scope);
   void Assign(const std::vector<std::string>& names, const Value& value, Scope& scope);
-  void Emit(std::string_view text, std::string& out);
+  void Emit(const Value& value, ChatText& out);
+  void Emit(std::string_view text, std::span<const TextSpan> own, ChatText& out);
   const Value* Look(const Scope& scope, std::string_view name);
   void Define(Scope& scope, std::string_view name, Value value);
   void CheckText(size_t bytes) const;

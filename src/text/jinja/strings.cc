@@ -6,6 +6,7 @@
 
 #include "text/jinja/characters.h"
 #include "text/jinja/find.h"
+#include "text/jinja/marked_text.h"
 #include "text/normalize/unicode.h"
 #include "text/normalize/utf8.h"
 
@@ -178,32 +179,35 @@ Line FirstLine(std::string_view text) {
   return {text, text.size()};
 }
 
-std::string Replaced(Run& run, std::string_view text, std::string_view from, std::string_view to,
-                     int64_t most) {
-  std::string made;
+ChatText Replaced(Run& run, const Value& of, std::string_view from, const Value& to, int64_t most) {
+  ChatText made;
+  std::string_view text = *of.AsString();
+  const std::string_view by = *to.AsString();
   run.Charge(text.size());
   if (from.empty()) {  // before every character, and at the end
     int64_t left = most;
     const auto put = [&] {
       if (left == 0) return;
       --left;
-      made.append(to);
+      AppendText(made, by, to.Own());
     };
     ForEachCharacter(text, [&](uint32_t, std::string_view bytes) {
       put();
-      made.append(bytes);
-      run.Charge(to.size());
+      AppendPart(made, of, bytes);
+      run.Charge(by.size());
     });
     put();
     return made;
   }
   const Finder finder(run, from);
   for (size_t at = 0; most != 0 && (at = finder.In(text)) != std::string_view::npos; --most) {
-    made.append(text.substr(0, at)).append(to);
-    run.Charge(to.size());
+    AppendPart(made, of, text.substr(0, at));
+    AppendText(made, by, to.Own());
+    run.Charge(by.size());
     text.remove_prefix(at + from.size());
   }
-  return made.append(text);
+  AppendPart(made, of, text);
+  return made;
 }
 
 std::string Escaped(std::string_view text) {

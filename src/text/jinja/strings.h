@@ -30,9 +30,8 @@ struct Line {
 };
 Line FirstLine(std::string_view text);
 
-// most: -1 for all.
-std::string Replaced(Run& run, std::string_view text, std::string_view from, std::string_view to,
-                     int64_t most);
+// `of` and `to` are strings. most: -1 for all.
+ChatText Replaced(Run& run, const Value& of, std::string_view from, const Value& to, int64_t most);
 
 // As HTML.
 std::string Escaped(std::string_view text);

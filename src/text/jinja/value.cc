@@ -193,6 +193,14 @@ Value Value::Text(std::string value, bool is_markup) {
   return made;
 }
 
+Value Value::Of(ChatText value, bool is_markup) {
+  Value made = Text(std::move(value.text), is_markup);
+  if (!value.own.empty()) {
+    made.own_ = std::make_shared<const std::vector<TextSpan>>(std::move(value.own));
+  }
+  return made;
+}
+
 Value Value::OfGroup(Value name, Value items) {
   Value made = Of(List{std::move(name), std::move(items)}, true);
   std::get<Sequence>(made.data_).is_group = true;

@@ -5,11 +5,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "sluice/chat_text.hpp"
 
 namespace sluice::text::jinja {
 
@@ -84,6 +87,8 @@ class Value {
   static Value Of(std::string value) {
     return Value(Data(std::make_shared<const std::string>(std::move(value))));
   }
+  // With its origin; Of(std::string) is foreign.
+  static Value Of(ChatText value, bool is_markup = false);
   // Markup is text that is HTML already: what is joined to it is escaped.
   static Value Text(std::string value, bool is_markup);
   // These hold other values; throws when they are nested too deeply to be taken apart again.
@@ -118,6 +123,10 @@ class Value {
     const String* text = As<String>();
     return text == nullptr ? nullptr : text->get();
   }
+  // Of a string: the bytes that the template wrote itself.
+  std::span<const TextSpan> Own() const {
+    return own_ == nullptr ? std::span<const TextSpan>() : *own_;
+  }
   List* AsList() const {
     const Sequence* sequence = As<Sequence>();
     return sequence == nullptr ? nullptr : sequence->items.get();
@@ -144,6 +153,7 @@ class Value {
   void Holds(const Value& other);
 
   Data data_;
+  std::shared_ptr<const std::vector<TextSpan>> own_;  // null: none
   bool holds_namespace_ = false;
   bool is_markup_ = false;
   uint16_t depth_ = 0;  // of the values that it holds

@@ -27,8 +27,16 @@ bool IsInsideAWord(std::string_view text, size_t begin, size_t end) {
 AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens)
     : tokens_(std::move(tokens)), matcher_(MatcherOf(tokens_)) {}
 
+int32_t AddedTokenFinder::LongestOf(std::string_view text) const {
+  int32_t longest = -1;
+  matcher_.ForEachFromTheEnd(text, [&](size_t begin, int32_t token) {
+    if (begin == 0) longest = token;
+  });
+  return longest;
+}
+
 std::vector<AddedTokenFinder::Match> AddedTokenFinder::Find(std::string_view text,
-                                                            bool parses_special) const {
+                                                            const OwnText& own) const {
   std::vector<Match> matches;
   if (matcher_.IsEmpty()) return matches;
   struct Place {
@@ -44,11 +52,25 @@ std::vector<AddedTokenFinder::Match> AddedTokenFinder::Find(std::string_view tex
   for (size_t i = places.size(); i-- > 0;) {
     size_t begin = places[i].begin;
     if (begin < next) continue;
-    const AddedToken& token = tokens_[static_cast<size_t>(places[i].token)];
+    int32_t place = places[i].token;
+    if (tokens_[static_cast<size_t>(place)].is_special) {
+      const OwnText rest = own.From(begin);
+      const size_t match_end = begin + tokens_[static_cast<size_t>(place)].content.size();
+      const bool begins_own = rest.HasAll(1);
+      if (begins_own && !rest.HasAll(match_end - begin)) {
+        // What follows a span must not hide the token that it ends with.
+        place = LongestOf(text.substr(begin, rest.spans[0].end - rest.offset));
+        if (place < 0) continue;
+      } else if (!begins_own) {
+        // A match that does not count is passed over as a whole, up to the next span.
+        next = match_end;
+        if (!rest.spans.empty()) next = std::min(next, begin + rest.spans[0].begin - rest.offset);
+        continue;
+      }
+    }
+    const AddedToken& token = tokens_[static_cast<size_t>(place)];
     size_t end = begin + token.content.size();
-    // A match that does not count is passed over as a whole.
     next = end;
-    if (token.is_special && !parses_special) continue;
     if (token.is_single_word && IsInsideAWord(text, begin, end)) continue;
     while (token.strips_left && begin > done) {
       const CodePoint last = LastOf(text.substr(0, begin));

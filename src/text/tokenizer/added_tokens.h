@@ -2,11 +2,14 @@
 // those that begin together the longest. Takes time linear in the text.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "sluice/chat_text.hpp"
 #include "text/tokenizer/longest_match.h"
 
 namespace sluice::text {
@@ -22,6 +25,21 @@ struct AddedToken {
   bool strips_right = false;
 };
 
+// Where special tokens count: these spans, of a text of which `offset` bytes are left out.
+struct OwnText {
+  std::span<const TextSpan> spans = {};
+  size_t offset = 0;
+
+  OwnText From(size_t begin) const {
+    const size_t at = offset + begin;
+    const auto first = std::ranges::upper_bound(spans, at, {}, &TextSpan::end);
+    return {spans.subspan(static_cast<size_t>(first - spans.begin())), at};
+  }
+  bool HasAll(size_t size) const {
+    return !spans.empty() && spans[0].begin <= offset && spans[0].end >= offset + size;
+  }
+};
+
 class AddedTokenFinder {
  public:
   // The first token of a content stays; empty ones are left out.
@@ -34,9 +52,9 @@ class AddedTokenFinder {
 
   // f(Part) for each part of the text, in order; none is empty.
   template <typename F>
-  void ForEachPart(std::string_view text, bool parses_special, F f) const {
+  void ForEachPart(std::string_view text, const OwnText& own, F f) const {
     size_t done = 0;
-    for (const Match& match : Find(text, parses_special)) {
+    for (const Match& match : Find(text, own)) {
       if (match.begin > done) f(Part{text.substr(done, match.begin - done)});
       f(Part{{}, match.id});
       done = match.end;
@@ -50,7 +68,9 @@ class AddedTokenFinder {
     size_t end;
     int32_t id;
   };
-  std::vector<Match> Find(std::string_view text, bool parses_special) const;
+  std::vector<Match> Find(std::string_view text, const OwnText& own) const;
+  // The place in tokens_ of the longest token that the text begins with; -1: none.
+  int32_t LongestOf(std::string_view text) const;
 
   std::vector<AddedToken> tokens_;
   LongestMatcher matcher_;  // its values are places in tokens_

@@ -8,6 +8,18 @@
 #include "text/tokenizer/vocabulary.h"
 
 namespace sluice::text {
+namespace {
+
+// Normalisation moves bytes: where it changes a text that is not own as a whole, none of it counts
+// as own any more.
+OwnText OfNormalized(const OwnText& outer, std::string_view text, std::string_view normalized,
+                     TextSpan* all) {
+  if (normalized == text) return outer;
+  *all = {0, normalized.size()};
+  return outer.HasAll(text.size()) ? OwnText{{all, 1}, 0} : OwnText{};
+}
+
+}  // namespace
 
 Encoder::Encoder(EncoderParts parts) : parts_(std::move(parts)) {
   std::vector<AddedToken> in_text;
@@ -30,7 +42,8 @@ Encoder::Encoder(EncoderParts parts) : parts_(std::move(parts)) {
   in_normalized_ = AddedTokenFinder(std::move(in_normalized));
 }
 
-std::vector<int32_t> Encoder::Encode(std::string_view text, const EncodeOptions& options) const {
+std::vector<int32_t> Encoder::Encode(std::string_view text, const EncodeOptions& options,
+                                     std::span<const TextSpan> own) const {
   if (!parts_.refused_parameter.empty()) {
     throw Error(ErrorCode::kUnavailable, parts_.refused_parameter, parts_.refused_value,
                 parts_.refused_allowed);
@@ -45,15 +58,18 @@ std::vector<int32_t> Encoder::Encode(std::string_view text, const EncodeOptions&
   ModelScratch scratch;
   std::string normalized;
   size_t growth = GrowthOf(text.size());
-  const bool parses = options.parse_special_tokens;
   const auto is_full = [&] { return std::ssize(ids) > options.max_tokens; };
-  in_text_.ForEachPart(text, parses, [&](const AddedTokenFinder::Part& outer) {
+  const OwnText parsed{options.parse_special_tokens ? own : std::span<const TextSpan>(), 0};
+  in_text_.ForEachPart(text, parsed, [&](const AddedTokenFinder::Part& outer) {
     if (is_full()) return;
     if (outer.id >= 0) return ids.push_back(outer.id);
     normalized.assign(outer.text);
     Normalize(parts_.normalizer, normalized, growth);
     const bool is_start = outer.text.data() == text.data();
-    in_normalized_.ForEachPart(normalized, parses, [&](const AddedTokenFinder::Part& part) {
+    TextSpan all;
+    const OwnText outer_own = parsed.From(static_cast<size_t>(outer.text.data() - text.data()));
+    const OwnText inner_own = OfNormalized(outer_own, outer.text, normalized, &all);
+    in_normalized_.ForEachPart(normalized, inner_own, [&](const AddedTokenFinder::Part& part) {
       if (is_full()) return;
       if (part.id >= 0) return ids.push_back(part.id);
       EncodeSegment(part.text, is_start && part.text.data() == normalized.data(),

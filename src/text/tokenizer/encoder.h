@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "sluice/chat_text.hpp"
 #include "sluice/tokenizer.hpp"
 #include "text/decoder.h"
 #include "text/normalize/normalizer.h"
@@ -37,7 +39,13 @@ class Encoder {
   // Added tokens that normalisation changes; it is what they are decoded from.
   const Spellings& normalized_tokens() const { return normalized_tokens_; }
 
-  std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const;
+  std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const {
+    const TextSpan all{0, text.size()};
+    return Encode(text, options, {&all, 1});
+  }
+  // Special tokens are parsed in these spans only.
+  std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options,
+                              std::span<const TextSpan> own) const;
 
   // Compositions and compatible forms make of three bytes one, and of nine (Hangul) three.
   size_t most_shrinking() const { return parts_.normalizer.empty() ? 1 : 4; }

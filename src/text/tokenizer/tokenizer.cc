@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "sluice/chat_text.hpp"
 #include "sluice/detokenizer.hpp"
 #include "support/check.h"
 #include "text/files/loaders.h"
@@ -112,6 +113,26 @@ std::vector<int32_t> Tokenizer::StopTokenIds(std::span<const std::string> stops)
 
 std::vector<int32_t> Tokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
   return impl_->encoder().Encode(text, options);
+}
+
+std::vector<int32_t> EncodeChat(const Tokenizer& tokenizer, const ChatText& chat,
+                                const EncodeOptions& options) {
+  return EncodeChat(tokenizer, chat.text, chat.own, options);
+}
+
+std::vector<int32_t> EncodeChat(const Tokenizer& tokenizer, std::string_view text,
+                                std::span<const TextSpan> own, EncodeOptions options) {
+  size_t done = 0;
+  for (const TextSpan span : own) {
+    if (span.begin < done || span.begin >= span.end || span.end > text.size()) {
+      ThrowInvalid("own",
+                   "a span from " + std::to_string(span.begin) + " to " + std::to_string(span.end),
+                   "spans of the text in order, none empty");
+    }
+    done = span.end;
+  }
+  options.parse_special_tokens = true;
+  return tokenizer.impl().encoder().Encode(text, options, own);
 }
 
 std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {

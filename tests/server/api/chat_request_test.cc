@@ -104,8 +104,11 @@ TEST(ChatRequest, AFinalMessageMayBeContinued) {
 
 TEST(ChatRequest, ThePromptEndsWithTheFinalMessage) {
   const auto ended = [](std::string prompt, std::string_view message) {
-    EndWithMessage(prompt, message);
-    return prompt;
+    ChatText chat{prompt, {{0, 1}, {2, prompt.size()}}};
+    EndWithMessage(chat, message);
+    // What the template wrote itself ends with the text.
+    EXPECT_EQ(chat.own.back().end, chat.text.size());
+    return chat.text;
   };
   EXPECT_EQ(ended("<a>so</a><a>so</a>", "so"), "<a>so</a><a>so");
   EXPECT_EQ(ended("<a> so far </a>", " so far "), "<a> so far ");

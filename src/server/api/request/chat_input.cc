@@ -221,7 +221,8 @@ std::string ChatVariables(const ChatInput& chat, const std::string& messages) {
   return out.append(chat.template_fields).append("}");
 }
 
-void EndWithMessage(std::string& prompt, std::string_view final_message) {
+void EndWithMessage(ChatText& chat, std::string_view final_message) {
+  std::string& prompt = chat.text;
   // Templates may strip a message.
   constexpr std::string_view kSpace = " \t\r\n";
   const size_t begin = std::min(final_message.find_first_not_of(kSpace), final_message.size());
@@ -235,6 +236,8 @@ void EndWithMessage(std::string& prompt, std::string_view final_message) {
   }
   const bool is_whole = std::string_view(prompt).substr(at).starts_with(final_message);
   prompt.resize(at + (is_whole ? final_message.size() : end));
+  while (!chat.own.empty() && chat.own.back().begin >= prompt.size()) chat.own.pop_back();
+  if (!chat.own.empty()) chat.own.back().end = std::min(chat.own.back().end, prompt.size());
 }
 
 }  // namespace sluice::server

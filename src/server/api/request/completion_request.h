@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "server/api/request/tool_fields.h"
+#include "sluice/chat_text.hpp"
 #include "sluice/client.hpp"
 #include "sluice/params.hpp"
 #include "sluice/reasoning.hpp"
@@ -43,7 +44,9 @@ struct RequestLimits {
 
 struct PromptInput {
   bool is_ids = false;
+  bool is_chat = false;  // `own` says where special tokens count
   std::string text = {};
+  std::vector<TextSpan> own = {};
   std::vector<int32_t> ids = {};
 };
 
@@ -90,6 +93,6 @@ CompletionRequest ParseCompletionRequest(Api api, std::string_view body,
 
 // Cuts off what a template has put after the text of the last message, so that the model goes on
 // with it. Throws ApiFailure naming continue_final_message where the text is not in the prompt.
-void EndWithMessage(std::string& prompt, std::string_view final_message);
+void EndWithMessage(ChatText& prompt, std::string_view final_message);
 
 }  // namespace sluice::server

@@ -4,6 +4,7 @@
 
 #include "text/jinja/arguments.h"
 #include "text/jinja/filters/filters.h"
+#include "text/jinja/marked_text.h"
 #include "text/normalize/unicode.h"
 #include "text/normalize/utf8.h"
 
@@ -87,16 +88,17 @@ Value Sum(Run& run, const Value& value, const Arguments& arguments) {
 
 Value Joined(Run& run, const Value& value, const Arguments& arguments) {
   const Value* given = arguments.Get(0, "d");
-  const std::string between = given == nullptr ? "" : ToText(run, *given);
+  const Value between = given == nullptr ? Value::Of(std::string()) : TextValue(run, *given);
+  const std::string& mark = *between.AsString();
   const Value* attribute = GivenArgument(arguments, 1, "attribute");
-  std::string made;
+  ChatText made;
   bool is_first = true;
   for (const Value& item : run.Items(value)) {
     const Value of = attribute == nullptr ? item : MemberOf(run, item, *attribute);
     const std::string* text = of.AsString();
-    run.ChargeElement(made.size() + between.size() + (text == nullptr ? 0 : text->size()));
-    if (!std::exchange(is_first, false)) made.append(between);
-    made.append(text == nullptr ? ToText(run, of) : *text);
+    run.ChargeElement(made.text.size() + mark.size() + (text == nullptr ? 0 : text->size()));
+    if (!std::exchange(is_first, false)) AppendText(made, mark, between.Own());
+    AppendValue(run, of, made);
   }
   return run.Made(std::move(made));
 }

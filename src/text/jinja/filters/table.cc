@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "text/jinja/filters/filters.h"
+#include "text/jinja/marked_text.h"
 #include "text/jinja/syntax/level.h"
 
 namespace sluice::text::jinja {
@@ -41,7 +42,8 @@ Value Run::Filter(std::string_view name, const Value& value, const Arguments& ar
   if (row == nullptr) Refuse("the filter " + std::string(name), "one of the usual filters");
   if (row->parameters != "*") CheckArguments(name, row->parameters, arguments);
   const Level level(*this);  // map calls filters
-  return row->call(*this, value, arguments);
+  const bool is_own = value.AsString() != nullptr && IsOwn(value) && AreOwn(arguments);
+  return OwnIf(is_own, row->call(*this, value, arguments));
 }
 
 }  // namespace sluice::text::jinja

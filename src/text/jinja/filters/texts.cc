@@ -4,6 +4,7 @@
 #include "text/jinja/arguments.h"
 #include "text/jinja/filters/filters.h"
 #include "text/jinja/format/format.h"
+#include "text/jinja/marked_text.h"
 #include "text/jinja/methods/methods.h"
 #include "text/jinja/strings.h"
 
@@ -20,23 +21,32 @@ Value Title(Run& run, const Value& value, const Arguments&) {
 }
 
 Value ToString(Run& run, const Value& value, const Arguments&) {
-  return value.AsString() != nullptr ? value : Value::Of(TextOf(run, value));
+  if (value.AsString() != nullptr) return value;
+  Value made = TextValue(run, value);
+  run.Charge(made.AsString()->size());
+  return made;
 }
 
 Value Trim(Run& run, const Value& value, const Arguments& arguments) {
-  const std::string of = TextOf(run, value);
+  const Value of = TextValue(run, value);
+  const std::string& text = *of.AsString();
+  run.Charge(text.size());
   const bool is_given = GivenArgument(arguments, 0, "chars") != nullptr;
   const std::string_view made =
-      is_given ? TrimmedOf(run, of, StringArgument(run, arguments, 0, "chars"), true, true)
-               : Trimmed(of, true, true);
-  return run.Made(std::string(made), value.IsMarkup());
+      is_given ? TrimmedOf(run, text, StringArgument(run, arguments, 0, "chars"), true, true)
+               : Trimmed(text, true, true);
+  run.Charge(made.size());
+  return PartOf(of, made);
 }
 
 Value Replace(Run& run, const Value& value, const Arguments& arguments) {
   const bool is_given = GivenArgument(arguments, 2, "count") != nullptr;
   const int64_t most = is_given ? IntegerArgument(run, arguments, 2, "count") : -1;
-  return run.Made(Replaced(run, TextOf(run, value), TextOf(run, *arguments.Get(0, "old")),
-                           TextOf(run, *arguments.Get(1, "new")), most));
+  const Value of = TextValue(run, value);
+  const Value by = TextValue(run, *arguments.Get(1, "new"));
+  run.Charge(of.AsString()->size());
+  run.Charge(by.AsString()->size());
+  return run.Made(Replaced(run, of, TextOf(run, *arguments.Get(0, "old")), by, most));
 }
 
 Value Format(Run& run, const Value& value, const Arguments& arguments) {

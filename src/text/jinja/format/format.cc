@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "text/jinja/format/number_text.h"
+#include "text/jinja/marked_text.h"
 #include "text/jinja/strings.h"
 #include "text/normalize/utf8.h"
 
@@ -27,7 +28,11 @@ struct Conversion {
 class Formatter {
  public:
   Formatter(Run& run, const Value& format, const Value& given)
-      : run_(run), rest_(*format.AsString()), is_markup_(format.IsMarkup()), given_(given) {
+      : run_(run),
+        rest_(*format.AsString()),
+        is_markup_(format.IsMarkup()),
+        is_own_(jinja::IsOwn(format)),
+        given_(given) {
     const bool is_list = given.AsList() != nullptr && !given.IsView(Value::View::kOnce) &&
                          !given.IsView(Value::View::kDict);
     is_mapping_ = given.AsDict() != nullptr || given.IsUndefined() || (is_list && !given.IsTuple());
@@ -41,15 +46,15 @@ class Formatter {
   Value Format() {
     while (!rest_.empty()) {
       const size_t at = rest_.find('%');
-      out_.append(rest_.substr(0, at));
+      Write(rest_.substr(0, at), is_own_);
       if (at == std::string_view::npos) break;
       rest_.remove_prefix(at + 1);
       if (TakeIf('%')) {
-        out_.push_back('%');
+        Write("%", is_own_);
       } else {
         Convert();
       }
-      run_.ChargeElement(out_.size());
+      run_.ChargeElement(out_.text.size());
     }
     const bool has_more = single_ != nullptr || (values_ != nullptr && next_ < values_->size());
     if (has_more && !is_mapping_) {
@@ -59,6 +64,9 @@ class Formatter {
   }
 
  private:
+  void Write(std::string_view text, bool is_own) {
+    is_own ? AppendOwn(out_, text) : AppendForeign(out_, text);
+  }
   char Take() {
     if (rest_.empty()) run_.Refuse("a format that ends in a conversion", "its type");
     const char c = rest_[0];
@@ -107,11 +115,16 @@ class Formatter {
   }
 
   const Value& Next() {
-    if (single_ != nullptr) return *std::exchange(single_, nullptr);
+    if (single_ != nullptr) return Seen(*std::exchange(single_, nullptr));
     if (values_ == nullptr || next_ == values_->size()) {
       run_.Refuse("fewer values than the format has", "one for each of its conversions");
     }
-    return (*values_)[next_++];
+    return Seen((*values_)[next_++]);
+  }
+  // Each conversion writes the value that was seen last.
+  const Value& Seen(const Value& value) {
+    value_is_own_ = jinja::IsOwn(value);
+    return value;
   }
 
   void Convert() {
@@ -236,22 +249,26 @@ class Formatter {
     const auto size = static_cast<int64_t>(sign.size() + CountCharacters(text));
     const int64_t room = std::max<int64_t>(conversion.width - size, 0);
     const bool has_zeros = with_zeros && !conversion.is_left;
-    if (!conversion.is_left && !has_zeros) run_.AppendTimes(" ", room, out_);
-    out_.append(sign);
-    if (has_zeros) run_.AppendTimes("0", room, out_);
-    out_.append(text);
-    if (conversion.is_left) run_.AppendTimes(" ", room, out_);
+    std::string made;
+    if (!conversion.is_left && !has_zeros) run_.AppendTimes(" ", room, made);
+    made.append(sign);
+    if (has_zeros) run_.AppendTimes("0", room, made);
+    made.append(text);
+    if (conversion.is_left) run_.AppendTimes(" ", room, made);
+    Write(made, value_is_own_);
   }
 
   Run& run_;
   std::string_view rest_;
   bool is_markup_;
+  bool is_own_;  // the format
+  bool value_is_own_ = false;
   const Value& given_;
   bool is_mapping_;
   const List* values_ = nullptr;   // of a tuple
   const Value* single_ = nullptr;  // the one that is left, where they are no tuple
   size_t next_ = 0;
-  std::string out_;
+  ChatText out_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <charconv>
 
 #include "text/jinja/format/format.h"
+#include "text/jinja/marked_text.h"
 #include "text/jinja/strings.h"
 #include "text/jinja/syntax/level.h"
 
@@ -16,35 +17,44 @@ class FieldFormatter {
  public:
   FieldFormatter(Run& run, const List& positional,
                  const std::vector<std::pair<std::string, Value>>& named, const Value* mapping,
-                 bool escapes)
-      : run_(run), positional_(positional), named_(named), mapping_(mapping), escapes_(escapes) {}
+                 const Value& format)
+      : run_(run),
+        positional_(positional),
+        named_(named),
+        mapping_(mapping),
+        escapes_(format.IsMarkup()),
+        is_own_(IsOwn(format)) {}
 
-  std::string Format(std::string_view format, int depth = 2) {
+  ChatText Format(std::string_view format, int depth = 2) {
     if (depth < 0) run_.Refuse("fields in fields of a format", "two levels of them");
     run_.Charge(format.size());
-    std::string out;
+    ChatText out;
     for (std::string_view rest = format; !rest.empty();) {
       const size_t at = rest.find_first_of("{}");
-      out.append(rest.substr(0, at));
+      Write(rest.substr(0, at), out);
       if (at == std::string_view::npos) break;
       const char brace = rest[at];
       rest.remove_prefix(at + 1);
       if (rest.starts_with(brace)) {
-        out.push_back(brace);
+        Write({&brace, 1}, out);
         rest.remove_prefix(1);
       } else if (brace == '}' || rest.empty()) {
         run_.Refuse(std::string("a single ") + brace + " in a format", "{field}, {{ or }}");
       } else {
         AppendField(rest, depth, out);
       }
-      run_.ChargeElement(out.size());
+      run_.ChargeElement(out.text.size());
     }
     return out;
   }
 
  private:
+  // A piece of the format.
+  void Write(std::string_view text, ChatText& out) const {
+    is_own_ ? AppendOwn(out, text) : AppendForeign(out, text);
+  }
   // The field after an opening brace; takes it from the text, with its end.
-  void AppendField(std::string_view& rest, int depth, std::string& out) {
+  void AppendField(std::string_view& rest, int depth, ChatText& out) {
     const std::string_view name = TakeName(rest);
     char end = rest[0];
     rest.remove_prefix(1);
@@ -61,7 +71,8 @@ class FieldFormatter {
     }
     const std::string_view spec = end == '}' ? std::string_view() : TakeSpec(rest);
     const Value value = Converted(Field(name), conversion);
-    const std::string inner = Format(spec, depth - 1);
+    const Value inner_value = Value::Of(Format(spec, depth - 1));
+    const std::string& inner = *inner_value.AsString();
     if (value.IsMarkup() && escapes_ && !inner.empty()) {
       run_.Refuse("a format of Markup in Markup", "none");
     }
@@ -69,7 +80,14 @@ class FieldFormatter {
         escapes_ && value.IsMarkup() ? *value.AsString() : FormattedValue(run_, value, inner);
     if (escapes_ && !value.IsMarkup()) text = Escaped(text);
     run_.Charge(text.size());
-    out.append(text);
+    const bool keeps_value = value.AsString() != nullptr && text == *value.AsString();
+    if (keeps_value) {
+      AppendText(out, text, value.Own());
+    } else if (IsOwn(value) && IsOwn(inner_value)) {
+      AppendOwn(out, text);
+    } else {
+      AppendForeign(out, text);
+    }
   }
 
   // Up to the character that ends it, which stays. A bracket hides such characters.
@@ -176,6 +194,7 @@ class FieldFormatter {
   const std::vector<std::pair<std::string, Value>>& named_;
   const Value* mapping_;
   bool escapes_;
+  bool is_own_;
   int64_t next_ = 0;
   bool is_numbered_ = false;
 };
@@ -185,7 +204,7 @@ class FieldFormatter {
 Value FormattedFields(Run& run, const Value& format, const List& positional,
                       const std::vector<std::pair<std::string, Value>>& named,
                       const Value* mapping) {
-  FieldFormatter formatter(run, positional, named, mapping, format.IsMarkup());
+  FieldFormatter formatter(run, positional, named, mapping, format);
   return run.Made(formatter.Format(*format.AsString()), format.IsMarkup());
 }
 

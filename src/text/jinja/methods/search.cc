@@ -4,6 +4,7 @@
 
 #include "text/jinja/arguments.h"
 #include "text/jinja/find.h"
+#include "text/jinja/marked_text.h"
 #include "text/jinja/methods/methods.h"
 #include "text/jinja/strings.h"
 
@@ -95,10 +96,10 @@ Value Replace(Run& run, const Value& self, const Arguments& arguments) {
   const std::string& old = StringArgument(run, arguments, 0, "old");
   const Value& given = *arguments.Get(1, "new");
   const bool escapes = self.IsMarkup() && !given.IsMarkup();
-  const std::string by =
-      escapes ? Escaped(ToText(run, given)) : StringArgument(run, arguments, 1, "new");
+  if (!escapes) StringArgument(run, arguments, 1, "new");
+  const Value by = escapes ? Value::Of(Escaped(ToText(run, given))) : given;
   const int64_t most = IntegerArgument(run, arguments, 2, "count", -1);
-  return run.Made(Replaced(run, *self.AsString(), old, by, most), self.IsMarkup());
+  return run.Made(Replaced(run, self, old, by, most), self.IsMarkup());
 }
 
 Value RemovePrefix(Run& run, const Value& self, const Arguments& arguments) {
@@ -106,7 +107,8 @@ Value RemovePrefix(Run& run, const Value& self, const Arguments& arguments) {
   const std::string& prefix = StringArgument(run, arguments, 0, "prefix");
   run.Charge(prefix.size());
   if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
-  return run.Made(std::string(text), self.IsMarkup());
+  run.Charge(text.size());
+  return PartOf(self, text);
 }
 
 Value RemoveSuffix(Run& run, const Value& self, const Arguments& arguments) {
@@ -114,7 +116,8 @@ Value RemoveSuffix(Run& run, const Value& self, const Arguments& arguments) {
   const std::string& suffix = StringArgument(run, arguments, 0, "suffix");
   run.Charge(suffix.size());
   if (text.ends_with(suffix)) text.remove_suffix(suffix.size());
-  return run.Made(std::string(text), self.IsMarkup());
+  run.Charge(text.size());
+  return PartOf(self, text);
 }
 
 }  // namespace

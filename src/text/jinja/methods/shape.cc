@@ -3,6 +3,7 @@
 
 #include "text/jinja/arguments.h"
 #include "text/jinja/format/format.h"
+#include "text/jinja/marked_text.h"
 #include "text/jinja/methods/methods.h"
 #include "text/jinja/strings.h"
 #include "text/normalize/utf8.h"
@@ -23,7 +24,8 @@ Value Strip(Run& run, const Value& self, const Arguments& arguments) {
   const std::string_view made =
       is_given ? TrimmedOf(run, text, StringArgument(run, arguments, 0, "chars"), kLeft, kRight)
                : Trimmed(text, kLeft, kRight);
-  return run.Made(std::string(made), self.IsMarkup());
+  run.Charge(made.size());
+  return PartOf(self, made);
 }
 
 // How the room on both sides of a text is parted.

@@ -5,6 +5,7 @@
 #include "text/jinja/arguments.h"
 #include "text/jinja/characters.h"
 #include "text/jinja/find.h"
+#include "text/jinja/marked_text.h"
 #include "text/jinja/methods/methods.h"
 #include "text/jinja/strings.h"
 #include "text/normalize/utf8.h"
@@ -20,8 +21,7 @@ Value SplitLines(Run& run, const Value& self, const Arguments& arguments) {
   while (!text.empty()) {
     const Line line = FirstLine(text);
     run.Charge(16);
-    lines.push_back(Value::Text(std::string(keeps_end ? text.substr(0, line.size) : line.text),
-                                self.IsMarkup()));
+    lines.push_back(PartOf(self, keeps_end ? text.substr(0, line.size) : line.text));
     text.remove_prefix(line.size);
   }
   return Value::Of(std::move(lines));
@@ -35,7 +35,7 @@ List SplitText(Run& run, const Value& self, const Arguments& arguments, bool fro
   List parts;
   const auto add = [&](std::string_view part) {
     run.Charge(16);
-    parts.push_back(Value::Text(std::string(part), self.IsMarkup()));
+    parts.push_back(PartOf(self, part));
   };
   const auto is_full = [&] { return most >= 0 && static_cast<int64_t>(parts.size()) >= most; };
   if ((separator == nullptr || separator->IsNone()) && from_right) {
@@ -112,15 +112,14 @@ Value PartedAt(Run& run, const Value& self, const Arguments& arguments, bool fro
   run.Charge(text.size());
   const Finder finder(run, mark);
   const size_t at = from_right ? LastIn(run, text, mark) : finder.In(text);
-  const auto part = [&](std::string_view of) {
-    return Value::Text(std::string(of), self.IsMarkup());
-  };
+  const auto part = [&](std::string_view of) { return PartOf(self, of); };
   if (at == std::string_view::npos) {
     return Value::Of(
         from_right ? List{part(""), part(""), part(text)} : List{part(text), part(""), part("")},
         true);
   }
-  return Value::Of(List{part(text.substr(0, at)), part(mark), part(text.substr(at + mark.size()))},
+  return Value::Of(List{part(text.substr(0, at)), part(text.substr(at, mark.size())),
+                        part(text.substr(at + mark.size()))},
                    true);
 }
 
@@ -135,16 +134,20 @@ Value PartitionFromRight(Run& run, const Value& self, const Arguments& arguments
 // Markup joins values of any kind, and escapes them.
 Value Join(Run& run, const Value& self, const Arguments& arguments) {
   const std::string& between = *self.AsString();
-  std::string made;
+  ChatText made;
   bool is_first = true;
   for (const Value& item : run.Items(*arguments.Get(0, "iterable"))) {
     if (item.AsString() == nullptr && !self.IsMarkup()) {
       run.Refuse("join of a " + std::string(item.TypeName()), "strings");
     }
-    const std::string text = item.AsString() == nullptr ? ToText(run, item) : *item.AsString();
-    run.ChargeElement(made.size() + between.size() + text.size());
-    if (!std::exchange(is_first, false)) made.append(between);
-    made.append(self.IsMarkup() && !item.IsMarkup() ? Escaped(text) : text);
+    const Value text = TextValue(run, item);
+    run.ChargeElement(made.text.size() + between.size() + text.AsString()->size());
+    if (!std::exchange(is_first, false)) AppendText(made, between, self.Own());
+    if (self.IsMarkup() && !item.IsMarkup()) {
+      AppendForeign(made, Escaped(*text.AsString()));
+    } else {
+      AppendText(made, *text.AsString(), text.Own());
+    }
   }
   return run.Made(std::move(made), self.IsMarkup());
 }

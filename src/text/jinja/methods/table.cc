@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "text/jinja/marked_text.h"
 #include "text/jinja/methods/methods.h"
 
 namespace sluice::text::jinja {
@@ -23,10 +24,13 @@ bool Has(std::span<const std::string_view> names, std::string_view name) {
 }  // namespace
 
 Value BoundMethod(const MethodRow& row, const Value& self) {
-  Function function{
-      std::string(row.name),
-      [&row, self](Run& run, const Arguments& arguments) { return row.call(run, self, arguments); },
-      row.parameters};
+  Function function{std::string(row.name),
+                    [&row, self](Run& run, const Arguments& arguments) {
+                      const bool is_own =
+                          self.AsString() != nullptr && IsOwn(self) && AreOwn(arguments);
+                      return OwnIf(is_own, row.call(run, self, arguments));
+                    },
+                    row.parameters};
   return Value::Of(std::move(function), self);
 }
 

@@ -3,6 +3,8 @@
 #include <charconv>
 #include <initializer_list>
 
+#include "text/jinja/marked_text.h"
+
 namespace sluice::text::jinja {
 
 using Kind = Token::Kind;
@@ -191,7 +193,9 @@ ExpressionPtr ExpressionParser::ParsePrimary() {
       auto made = MakeExpression(Node::kConstant, token.line);
       std::string text = token.text;
       while (At().kind == Kind::kString) text += Take().text;
-      made->value = Value::Of(std::move(text));
+      ChatText own;
+      AppendOwn(own, text);
+      made->value = Value::Of(std::move(own));
       return made;
     }
     case Kind::kInteger:
