@@ -118,7 +118,7 @@ TEST(ToolGrammar, TakesTextCallsAndReasoning) {
   EXPECT_NE(Forced(reasons, f), "");
 }
 
-// Unlike OpenAI's, it takes a schema whose properties are not all required, and that does not say
+// Unlike at OpenAI, properties need not all be required, and a schema need not have
 // additionalProperties: false.
 TEST(ToolGrammar, BindsAStrictToolToItsSchemaAndNoOther) {
   SLUICE_NEEDS_GRAMMAR(library);
