@@ -98,6 +98,10 @@ TEST(ToolGrammar, TakesTextCallsAndReasoning) {
   };
   const std::string f =
       "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"x\", \"b\": true}}\n</tool_call>";
+  EXPECT_EQ(Forced(compile({}),
+                   "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"c\": [1]}}\n"
+                   "</tool_call>"),
+            "");  // not strict
   const Grammar free = compile({});
   EXPECT_EQ(Forced(free, "Hi"), "");
   EXPECT_EQ(Forced(free, "Hi " + f), "");
@@ -112,6 +116,38 @@ TEST(ToolGrammar, TakesTextCallsAndReasoning) {
   const Grammar reasons = compile({.choice = ToolChoice::kRequired, .reasoning_end = "</think>"});
   EXPECT_EQ(Forced(reasons, "Why?</think>" + f), "");
   EXPECT_NE(Forced(reasons, f), "");
+}
+
+// Unlike at OpenAI, properties need not all be required, and a schema need not have
+// additionalProperties: false.
+TEST(ToolGrammar, BindsAStrictToolToItsSchemaAndNoOther) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  ByteCompiler bytes(*library);
+  const std::string properties =
+      R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},)"
+      R"("required":["a"])";
+  const std::vector<Tool> tools = {
+      {.name = "f", .parameters = properties + "}", .is_strict = true},
+      {.name = "g", .parameters = properties + "}"},
+      {.name = "h",
+       .parameters = properties + R"(,"additionalProperties":{"type":"boolean"}})",
+       .is_strict = true}};
+  const Grammar grammar =
+      bytes.compiler.Compile(GrammarKind::kStructuralTag, ToolGrammar(ToolFormat::kHermes, tools));
+  const auto takes = [&](const std::string& tool, const std::string& arguments) {
+    return Forced(grammar, "<tool_call>\n{\"name\": \"" + tool + "\", \"arguments\": " + arguments +
+                               "}\n</tool_call>")
+        .empty();
+  };
+  EXPECT_TRUE(takes("f", R"({"a": 1, "b": 2})"));
+  EXPECT_TRUE(takes("f", R"({"a": 1})"));
+  EXPECT_FALSE(takes("f", R"({"b": 2})"));
+  EXPECT_FALSE(takes("f", R"({"a": "1"})"));
+  EXPECT_FALSE(takes("f", R"({"a": 1, "c": true})"));
+  EXPECT_TRUE(takes("g", R"({"a": "1", "c": {}})"));
+  EXPECT_FALSE(takes("g", "1"));
+  EXPECT_TRUE(takes("h", R"({"a": 1, "c": true})"));
+  EXPECT_FALSE(takes("h", R"({"a": 1, "c": 1})"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "grammar/schema_check.h"
 #include "link/vllm/engine_core_request.h"
 #include "support/check.h"
 
@@ -96,13 +97,32 @@ void CheckLists(const SamplingParams& params) {
   CheckSomethingIsLeft(params);
 }
 
+// What its frontend checks: an EngineCore compiles any text, and a grammar that cannot be compiled
+// ends its own request alone. The schemas are those that its grammar engine, which is Sluice's as
+// well, does not ignore a part of.
+void CheckGrammar(const OutputGrammar& of, const SamplingParams& params) {
+  constexpr const char* kLeavesOut =
+      "none together with a grammar: a vLLM engine cannot be left "
+      "without a token";
+  constexpr GrammarLimits kLimits;
+  static_assert(kLimits.text_bytes == size_t{256} << 10);
+  const std::string_view name = Name(of.kind);
+  Refuse(of.text.size() > kLimits.text_bytes, name, ToText(std::ssize(of.text)) + " bytes",
+         "at most 256 KiB");
+  Refuse(params.allowed_token_ids.has_value(), "allowed_token_ids", "a list", kLeavesOut);
+  Refuse(!params.bad_words.empty(), "bad_words", "a list", kLeavesOut);
+  Refuse(params.stop_token_ids.empty(), name, "a grammar",
+         "one with end tokens of the model, which the frontend has not been given");
+  if (of.kind == GrammarKind::kJsonSchema) grammar::CheckSchema(name, of.text, kLimits.nesting);
+  if (of.kind == GrammarKind::kStructuralTag) {
+    grammar::CheckTagSchemas(name, of.text, kLimits.nesting);
+  }
+}
+
 }  // namespace
 
 void CheckRequest(const EngineRequest& request) {
-  if (request.grammar.has_value()) {
-    throw Error(ErrorCode::kUnavailable, std::string(Name(request.grammar->kind)), "a grammar",
-                "none: Sluice passes no grammars to a vLLM engine");
-  }
+  if (request.grammar.has_value()) CheckGrammar(*request.grammar, request.params);
   CheckSelection(request.params);
   CheckDraw(request.params);
   CheckLists(request.params);

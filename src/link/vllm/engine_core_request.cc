@@ -57,6 +57,33 @@ class Writer {
     Array(sequences.size());
     for (const TokenIds& ids : sequences) Put(ids);
   }
+  // StructuredOutputsParams with every field. vLLM's frontend names the grammar engine, and an
+  // EngineCore fails at a request that names none.
+  void Put(const OutputGrammar& grammar) {
+    const auto put_text = [&](std::string_view name, bool is_it) {
+      Put(name);
+      is_it ? Put(std::string_view(grammar.text)) : Nil();
+    };
+    const auto put_nil = [&](std::string_view name) { put_text(name, false); };
+    const GrammarKind kind = grammar.kind;
+    packer_.pack_map(11);
+    put_text("json", kind == GrammarKind::kJsonSchema);
+    put_text("regex", kind == GrammarKind::kRegex);
+    put_nil("choice");
+    put_text("grammar", kind == GrammarKind::kEbnf || kind == GrammarKind::kLark);
+    Put(std::string_view("json_object"));
+    kind == GrammarKind::kJsonObject ? Put(true) : Nil();
+    Put(std::string_view("disable_any_whitespace"));
+    Put(grammar.options.max_whitespace == 0);
+    Put(std::string_view("disable_additional_properties"));
+    Put(false);
+    put_nil("whitespace_pattern");
+    put_text("structural_tag", kind == GrammarKind::kStructuralTag);
+    Put(std::string_view("_backend"));
+    Put(std::string_view("xgrammar"));
+    Put(std::string_view("_backend_was_auto"));
+    Put(false);
+  }
 
  private:
   Sink sink_;
@@ -127,6 +154,7 @@ void AddParams(const EngineRequest& request, OpenMap& map) {
   if (request.prompt_logprobs.has_value()) map.Add("prompt_logprobs", *request.prompt_logprobs);
   map.Add("detokenize", false);
   if (!params.stop_token_ids.empty()) map.Add("_all_stop_token_ids", params.stop_token_ids);
+  if (request.grammar.has_value()) map.Add("structured_outputs", *request.grammar);
   if (!params.logit_bias.empty()) map.Add("logit_bias", params.logit_bias);
   if (params.allowed_token_ids.has_value()) map.Add("allowed_token_ids", *params.allowed_token_ids);
   map.Add("bad_words", TokenIds());

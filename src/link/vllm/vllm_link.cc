@@ -312,6 +312,7 @@ void VllmLink::TakeFacts(zmq::message_t& frame) {
                   .max_client_requests = kMostRequests,
                   .max_logprobs = kMostLogprobs,
                   .end_tokens = options_.end_tokens,
+                  .has_grammars = true,
                   .max_frame_bytes = kMostMessageBytes});
   life_->input_watch.Use(ConnectionOf(frame));
   life_->phase = Phase::kPinged;

@@ -75,8 +75,10 @@ void NameGrammarField(const CompletionRequest& asked, ApiError& error) {
   const std::string_view name = Name(asked.grammar->kind);
   // "json_schema", or "json_schema.size()"
   if (std::string_view(error.param).substr(0, error.param.find('.')) != name) return;
-  if (error.message.starts_with(name)) error.message.replace(0, name.size(), asked.grammar_field);
-  error.param = asked.grammar_field;
+  const std::string& field =
+      asked.grammar_text_field.empty() ? asked.grammar_field : asked.grammar_text_field;
+  if (error.message.starts_with(name)) error.message.replace(0, name.size(), field);
+  error.param = field;
 }
 
 ApiError NoGrammars(const CompletionRequest& asked) {

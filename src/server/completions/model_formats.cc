@@ -4,6 +4,9 @@
 #include <initializer_list>
 #include <optional>
 
+#include "grammar/schema_check.h"
+#include "support/number.h"
+
 namespace sluice::server {
 namespace {
 
@@ -14,12 +17,34 @@ bool HasSpecial(const Tokenizer& tokenizer, std::span<const std::string_view> ma
   });
 }
 
+std::string ParametersField(const ToolRequest& tools, size_t index) {
+  return "tools[" + Number(tools.first + index) + "].function.parameters";
+}
+
+// The engine would name the text of all tools, not the one with the wrong schema.
+void CheckSchemas(const ToolRequest& tools, ToolChoice choice) {
+  for (size_t i = 0; i < tools.tools.size(); ++i) {
+    const Tool& tool = tools.tools[i];
+    const bool is_bound = choice == ToolChoice::kRequired || tool.is_strict;
+    if (tool.parameters.empty() || !is_bound) continue;
+    try {
+      grammar::CheckSchema(ParametersField(tools, i), tool.parameters, GrammarLimits{}.nesting);
+    } catch (const Error& error) {
+      throw ApiFailure(ToApiError(error));
+    }
+  }
+}
+
+// field: of the request for calls that match their schemas.
 void SetGrammar(CompletionRequest& asked, const OutputFormat& output,
-                const ToolGrammarOptions& options, std::string_view field) {
-  std::string text = ToolGrammar(output.tools, asked.tools.tools, options);
+                const ToolGrammarOptions& options, std::string field) {
+  const ToolRequest& tools = asked.tools;
+  std::string text = ToolGrammar(output.tools, tools.tools, options);
   if (text.empty()) return;
+  CheckSchemas(tools, options.choice);
   asked.grammar = OutputGrammar{.kind = GrammarKind::kStructuralTag, .text = std::move(text)};
-  asked.grammar_field = field;
+  asked.grammar_field = std::move(field);
+  asked.grammar_text_field = tools.tools.size() == 1 ? ParametersField(tools, 0) : "tools";
 }
 
 void ChooseCalls(CompletionRequest& asked, const ModelFormats& formats, OutputFormat& output) {
@@ -60,7 +85,7 @@ void ChooseCalls(CompletionRequest& asked, const ModelFormats& formats, OutputFo
     return;
   }
   SetGrammar(asked, output, options,
-             "tools[" + std::to_string(strict - tools.tools.begin()) + "].function.strict");
+             "tools[" + Number(strict - tools.tools.begin()) + "].function.strict");
 }
 
 }  // namespace

@@ -104,9 +104,17 @@ std::string Tag(std::string_view begin, std::string_view content, std::string_vi
   return tag.append("}");
 }
 
-std::string CallTag(const CallForm& form, const Tool& tool) {
+// is_bound: to the tool's schema; otherwise its arguments are any object. A style other than JSON
+// has to have the names of parameters.
+std::string CallTag(const CallForm& form, const Tool& tool, bool is_bound) {
   std::string schema = R"({"type":"json_schema","json_schema":)";
-  schema.append(tool.parameters.empty() ? R"({"type":"object","properties":{}})" : tool.parameters);
+  if (!is_bound && form.style.empty()) {
+    schema.append(R"({"type":"object","additionalProperties":true})");
+  } else if (tool.parameters.empty()) {
+    schema.append(R"({"type":"object","properties":{}})");
+  } else {
+    schema.append(tool.parameters);
+  }
   if (!form.style.empty()) schema.append(R"(,"style":)").append(Quoted(form.style));
   // Without a bound some models go on with white space until the output is cut.
   schema.append(R"(,"max_whitespace_cnt":1})");
@@ -139,9 +147,11 @@ std::string ToolGrammar(ToolFormat format, std::span<const Tool> tools,
   const CallForm form = FormOf(format);
   CheckTools(tools);
   if (tools.empty()) ThrowInvalid("tools", "an empty list", "one tool or more");
-  std::string tags;
-  for (const Tool& tool : tools) tags.append(tags.empty() ? "" : ",").append(CallTag(form, tool));
   const bool is_required = options.choice == ToolChoice::kRequired;
+  std::string tags;
+  for (const Tool& tool : tools) {
+    tags.append(tags.empty() ? "" : ",").append(CallTag(form, tool, is_required || tool.is_strict));
+  }
   if (!is_required && !form.has_marker) return {};
   std::string answer = is_required ? Calls(form, tags, options.is_parallel)
                                    : WithinText(form, tags, options.is_parallel);

@@ -193,6 +193,24 @@ class Serve(WithVllm):
         self.assertEqual(answer["choices"][0]["finish_reason"], "length")
         self.assertEqual(answer["usage"]["completion_tokens"], 4)
 
+    def test_its_decoder_reads_grammars(self):
+        for field, sent, name, read in (
+                ("guided_json", {"type": "object"}, "json", '{"type":"object"}'),
+                ("response_format", {"type": "json_object"}, "json_object", True),
+                ("guided_regex", "a+", "regex", "a+"),
+                ("structured_outputs", {"grammar": "start: 'a'"}, "grammar", "start: 'a'"),
+                ("guided_choice", ["a", "b"], "grammar", 'root ::= "a" | "b"')):
+            answer = self.ask(max_tokens=2, min_tokens=1, stop_token_ids=[400], **{field: sent})
+            params = self.engine.requests[-1].sampling_params
+            structured = params.structured_outputs
+            self.assertIsInstance(structured, self.vllm.StructuredOutputsParams)
+            self.assertEqual({key: value for key, value in vars(structured).items() if value},
+                             {name: read, "_backend": "xgrammar"})
+            self.assertEqual(params.min_tokens, 0)
+            self.assertEqual(answer["usage"]["completion_tokens"], 2)
+        error = self.ask(status=400, guided_json={"not": {}}, stop_token_ids=[400])["error"]
+        self.assertEqual(error["param"], "guided_json")
+
     def test_its_encoder_is_read_in_streams_and_whole(self):
         whole = self.ask(max_tokens=12)["choices"][0]["text"]
         self.assertTrue(whole.startswith("It was"), whole)

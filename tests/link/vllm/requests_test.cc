@@ -80,6 +80,65 @@ TEST(VllmRequest, ForThePromptAloneAsksForOneToken) {
   ExpectAsVllm(request, "request.prompt_alone");
 }
 
+EngineRequest RequestWith(const OutputGrammar& grammar) {
+  EngineRequest request = PlainVllmRequest();
+  request.params.stop_token_ids = {2};
+  request.grammar = grammar;
+  return request;
+}
+
+TEST(VllmRequest, HasItsGrammarInTheWordsOfVllm) {
+  const auto expect = [](const OutputGrammar& grammar, const char* name) {
+    EngineRequest request = RequestWith(grammar);
+    request.params.logit_bias = {{3, 1.5f}};
+    ExpectAsVllm(request, name);
+  };
+  expect({.kind = GrammarKind::kJsonSchema, .text = R"({"type":"object"})"}, "request.json");
+  expect({.kind = GrammarKind::kJsonObject}, "request.json_object");
+  expect({.kind = GrammarKind::kRegex, .text = "a+"}, "request.regex");
+  for (const GrammarKind kind : {GrammarKind::kEbnf, GrammarKind::kLark}) {
+    expect({.kind = kind, .text = "root ::= \"a\""}, "request.grammar");
+  }
+  expect({.kind = GrammarKind::kStructuralTag, .text = "{}", .options = {.max_whitespace = 0}},
+         "request.structural_tag");
+}
+
+TEST(VllmRequest, HasAGrammarThatTheEngineCanFollow) {
+  const auto error_of = [](const EngineRequest& request) -> std::string {
+    try {
+      link::vllm::CheckRequest(request);
+      return "";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidValue);
+      return error.what();
+    }
+  };
+  const EngineRequest good =
+      RequestWith({.kind = GrammarKind::kJsonSchema, .text = R"({"type":"object"})"});
+  EXPECT_EQ(error_of(good), "");
+  EngineRequest bad = good;
+  bad.params.allowed_token_ids = {1, 2};
+  EXPECT_TRUE(error_of(bad).starts_with("allowed_token_ids = ")) << error_of(bad);
+  bad = good;
+  bad.params.bad_words = {{1}};
+  EXPECT_TRUE(error_of(bad).starts_with("bad_words = ")) << error_of(bad);
+  bad = good;
+  bad.params.stop_token_ids = {};
+  EXPECT_NE(error_of(bad).find("end tokens"), std::string::npos) << error_of(bad);
+  bad = good;
+  bad.grammar->text = R"({"type":"object","properties":{"a":{"not":{}}}})";
+  EXPECT_EQ(error_of(bad),
+            "json_schema = a schema is not allowed: \"not\" is not a supported keyword, at "
+            "/properties/a/not");
+  bad.grammar->text = std::string(100, '[') + std::string(100, ']');
+  EXPECT_NE(error_of(bad).find("64 levels"), std::string::npos) << error_of(bad);
+  bad.grammar->text = std::string(GrammarLimits{}.text_bytes + 1, ' ');
+  EXPECT_NE(error_of(bad).find("at most 256 KiB"), std::string::npos) << error_of(bad);
+  bad.grammar = {.kind = GrammarKind::kStructuralTag,
+                 .text = R"({"format":{"type":"json_schema","json_schema":{"not":{}}}})"};
+  EXPECT_TRUE(error_of(bad).starts_with("structural_tag = ")) << error_of(bad);
+}
+
 TEST(VllmRequest, HasItsAddressAsItsId) {
   for (const RequestAddress address :
        {RequestAddress{0, 1}, RequestAddress{(1 << 24) - 1, UINT32_MAX}}) {

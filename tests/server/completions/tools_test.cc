@@ -1,6 +1,8 @@
 // Calls and reasoning in answers: their shape, streamed and whole, and what the engine gets.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "tests/server/api/parsed_json.h"
 #include "tests/server/completions/serving.h"
 
@@ -69,6 +71,27 @@ TEST(Tools, AreCallsOfAMessage) {
                 R"("finish_reason":"tool_calls")"),
       std::string::npos)
       << body;
+}
+
+// Requests of one conversation may have one X-Request-Id.
+TEST(Tools, HaveIdsOfTheirOwnInEachResponse) {
+  FakeServing fake(Settings(ToolFormat::kMistral));
+  std::set<std::string> ids;
+  for (size_t number = 0; number < 3; ++number) {
+    FakeExchange& exchange = fake.Ask(Body(kTools), Api::kChat);
+    fake.client.Give(number, "[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]f[ARGS]{}",
+                     GenerationEnd::kStopToken, 9);
+    fake.Poll();
+    const ParsedJson body(exchange.response()->body);
+    EXPECT_EQ(body.Text("/id"), "chatcmpl-req-1");
+    for (const char* const call : {"0", "1"}) {
+      const std::string id =
+          body.Text(std::string("/choices/0/message/tool_calls/") + call + "/id");
+      EXPECT_EQ(id.size(), 9u);
+      ids.insert(id);
+    }
+  }
+  EXPECT_EQ(ids.size(), 6u);
 }
 
 TEST(Tools, AreStreamedAsTheyCome) {
@@ -169,6 +192,38 @@ TEST(Tools, ThatAreRequiredAreBoundByAGrammar) {
   fake.Poll();
   const ParsedJson body(exchange.response()->body);
   EXPECT_EQ(body.Text("/choices/0/message/tool_calls/0/function/arguments"), "{\"a\": 1}");
+}
+
+TEST(Tools, HaveSchemasThatErrorsNameWithThePlace) {
+  FakeServing fake(Settings(ToolFormat::kHermes), {.has_grammars = true});
+  const auto body = [&](const std::string& first, const std::string& second,
+                        const std::string& more) {
+    const std::string tools = R"("tools":[{"type":"function","function":{"name":"f")" + first +
+                              R"(}},{"type":"function","function":{"name":"g")" + second +
+                              R"(,"parameters":{"type":"object","properties":{"a":{"not":{}}}}}}])";
+    return Body(tools + more);
+  };
+  const auto error_of = [&](const std::string& second, const std::string& more) {
+    return Read(fake.Ask(body("", second, more), Api::kChat)).error.value_or(ReadError{});
+  };
+  const std::string place =
+      "tools[1].function.parameters = a schema is not allowed: \"not\" is not a supported keyword, "
+      "at /properties/a/not";
+  for (const std::string& more :
+       {std::string(R"(,"tool_choice":"required")"),
+        std::string(R"(,"tool_choice":{"type":"function","function":{"name":"g"}})")}) {
+    const ReadError error = error_of("", more);
+    EXPECT_EQ(error.param, "tools[1].function.parameters") << more;
+    EXPECT_EQ(error.message, place) << more;
+  }
+  EXPECT_EQ(error_of(R"(,"strict":true)", "").message, place);
+  EXPECT_EQ(fake.client.submitted.size(), 0u);
+  // Where it is not bound to its schema.
+  fake.Ask(body(R"(,"strict":true)", "", ""), Api::kChat);
+  fake.Ask(body("", "", ""), Api::kChat);
+  fake.Ask(body("", "", R"(,"tool_choice":{"type":"function","function":{"name":"f"}})"),
+           Api::kChat);
+  EXPECT_EQ(fake.client.submitted.size(), 3u);
 }
 
 TEST(Tools, ThatAreRequiredNeedAnEngineWithGrammars) {

@@ -72,7 +72,8 @@ struct CompletionRequest {
   std::optional<int64_t> max_tokens = {};  // or max_completion_tokens; none: to the context's end
   SamplingParams params = {};  // on top of the model's defaults; its logprobs are those above
   std::optional<OutputGrammar> grammar = {};  // see grammar_fields.h
-  std::string grammar_field = {};             // that its text came from
+  std::string grammar_field = {};             // that its text came from, or that requires it
+  std::string grammar_text_field = {};        // that its text came from, where it is another one
   ToolRequest tools = {};                     // kChat: see tool_fields.h
   OutputFormat output = {};                   // what the text is taken apart as
   TextOptions text = {};     // stop, include_stop_str_in_output, skip_special_tokens, ...

@@ -193,6 +193,7 @@ void FinishTools(ToolRequest& tools) {
     ThrowInvalid("tool_choice.function.name", ToText(std::string_view(tools.named)),
                  "the name of one of the tools");
   }
+  tools.first = static_cast<size_t>(found - tools.tools.begin());
   tools.tools = {*found};
   tools.is_parallel = false;
 }

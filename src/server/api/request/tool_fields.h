@@ -25,6 +25,7 @@ enum class CallChoice : uint8_t { kNone, kAuto, kRequired };
 
 struct ToolRequest {
   std::vector<Tool> tools = {};  // that may be called
+  size_t first = 0;              // the number of the first of these in the request
   std::string json = {};         // all of them, as they came; empty: none
   CallChoice choice = CallChoice::kAuto;
   std::string named = {};  // the one that has to be called

@@ -1,6 +1,9 @@
 #include "server/api/response/chat_parts.h"
 
+#include <cstdint>
+
 #include "server/api/json_text.h"
+#include "support/random_seed.h"
 
 namespace sluice::server {
 namespace {
@@ -22,8 +25,7 @@ void AppendText(std::string& out, std::string_view name, PartKind kind, const Ou
 }
 
 // Parts of one call follow one another.
-void AppendCalls(std::string& out, std::string_view response, const ChoiceDelta& choice,
-                 bool is_delta) {
+void AppendCalls(std::string& out, const ChoiceDelta& choice, bool is_delta) {
   const OutputParts& parts = *choice.parts;
   char separator = '[';
   int32_t open = -1;
@@ -43,7 +45,7 @@ void AppendCalls(std::string& out, std::string_view response, const ChoiceDelta&
         out.push_back(',');
       }
       if (begins) {
-        out.append(R"("id":")").append(CallId(response, choice.index, part.call));
+        out.append(R"("id":")").append(RandomCallId());
         out.append(R"(","type":"function","function":{"name":")");
         AppendEscaped(out, part.text);
         out.append(R"(","arguments":")");
@@ -62,22 +64,18 @@ bool HasCalls(const OutputParts& parts) {
 
 }  // namespace
 
-std::string CallId(std::string_view response, int32_t choice, int32_t call) {
+std::string RandomCallId() {
   constexpr std::string_view kSigns =
       "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-  uint64_t hash = 0xcbf29ce484222325u;
-  const auto add = [&](uint64_t value) { hash = (hash ^ value) * 0x100000001b3u; };
-  for (const char byte : response) add(static_cast<uint8_t>(byte));
-  add(static_cast<uint64_t>(choice));
-  add(static_cast<uint64_t>(call));
-  hash ^= hash >> 29;
-  hash *= 0xbf58476d1ce4e5b9u;
   std::string id;
-  for (int i = 0; i < 9; ++i, hash /= kSigns.size()) id.push_back(kSigns[hash % kSigns.size()]);
+  uint64_t random = RandomSeed();
+  for (int i = 0; i < 9; ++i, random /= kSigns.size()) {
+    id.push_back(kSigns[random % kSigns.size()]);
+  }
   return id;
 }
 
-void AppendMessageParts(std::string& out, std::string_view response, const ChoiceDelta& choice) {
+void AppendMessageParts(std::string& out, const ChoiceDelta& choice) {
   const OutputParts& parts = *choice.parts;
   const bool has_calls = HasCalls(parts);
   if (has_calls && !Has(parts, PartKind::kContent)) {
@@ -91,10 +89,10 @@ void AppendMessageParts(std::string& out, std::string_view response, const Choic
   }
   if (!has_calls) return;
   out.append(",\"tool_calls\":");
-  AppendCalls(out, response, choice, false);
+  AppendCalls(out, choice, false);
 }
 
-void AppendDeltaParts(std::string& out, std::string_view response, const ChoiceDelta& choice) {
+void AppendDeltaParts(std::string& out, const ChoiceDelta& choice) {
   const OutputParts& parts = *choice.parts;
   bool is_first = true;
   const auto separate = [&] {
@@ -112,7 +110,7 @@ void AppendDeltaParts(std::string& out, std::string_view response, const ChoiceD
   if (!HasCalls(parts)) return;
   separate();
   out.append("\"tool_calls\":");
-  AppendCalls(out, response, choice, true);
+  AppendCalls(out, choice, true);
 }
 
 }  // namespace sluice::server

@@ -22,7 +22,7 @@ void AppendChoice(std::string& out, const ResponseHead& head, const WholeChoice&
   AppendNumber(out, choice.content.index);
   if (choice.content.parts != nullptr) {
     out.append(R"(,"message":{"role":"assistant",)");
-    AppendMessageParts(out, head.id, choice.content);
+    AppendMessageParts(out, choice.content);
     out.append(R"(},"logprobs":)");
   } else {
     out.append(is_chat ? R"(,"message":{"role":"assistant","content":")" : R"(,"text":")");

@@ -35,10 +35,7 @@ std::string HeadJson(const ResponseHead& head, bool is_chunk) {
 
 StreamWriter::StreamWriter(const ResponseHead& head, bool includes_usage,
                            const Tokenizer& tokenizer)
-    : api_(head.api),
-      id_(head.id),
-      skips_special_tokens_(head.skips_special_tokens),
-      tokenizer_(tokenizer) {
+    : api_(head.api), skips_special_tokens_(head.skips_special_tokens), tokenizer_(tokenizer) {
   before_ = "data: " + HeadJson(head, true);
   usage_before_ = before_ + R"("choices":[],"usage":)";
   before_.append(R"("choices":[{"index":)");
@@ -69,7 +66,7 @@ void StreamWriter::Content(std::string& out, const ChoiceDelta& delta,
   AppendNumber(out, delta.index);
   if (delta.parts != nullptr) {
     out.append(R"(,"delta":{)");
-    AppendDeltaParts(out, id_, delta);
+    AppendDeltaParts(out, delta);
     out.append(R"(},"logprobs":)");
   } else {
     out.append(api_ == Api::kChat ? R"(,"delta":{"content":")" : R"(,"text":")");

@@ -54,7 +54,6 @@ class StreamWriter {
   void AppendAfter(std::string& out, const std::optional<Usage>& usage) const;
 
   Api api_;
-  std::string id_;
   bool skips_special_tokens_;
   Tokenizer tokenizer_;
   std::string before_;        // up to the number of the choice
