@@ -64,6 +64,12 @@ function(sluice_tests_apart)
   set_property(GLOBAL PROPERTY sluice_tests_apart ${ARGN})
 endfunction()
 
+# sluice_tests_first(name...): those that take long with a sanitizer. ctest begins with them where it has
+# no times of an earlier run, so that none of them runs alone at the end.
+function(sluice_tests_first)
+  set_property(GLOBAL PROPERTY sluice_tests_first ${ARGN})
+endfunction()
+
 # sluice_filter_of(VARIABLE file...): of GoogleTest, for the tests that are written in these files.
 function(sluice_filter_of variable)
   set(filter)
@@ -92,19 +98,22 @@ function(sluice_filter_of variable)
   set(${variable} ${filter} PARENT_SCOPE)
 endfunction()
 
-# sluice_add_test(NAME name [CUDA] SOURCES file... [LABELS label...] [LIBRARIES target...])
+# sluice_add_test(NAME name [CUDA] SOURCES file... [LABELS label...] [LIBRARIES target...]
+#                 [THREADED filter])
 #
 # One executable, or a part of its group's; every TEST in it becomes the ctest test
 # <name>.<Suite>.<Test>, labelled with the folder of its first source and with LABELS. `long` keeps a
 # test out of the sanitizer runs, `slow` out of `make test`; `threads` are the tests that the thread
 # sanitizer runs; `cost` are those that measure the test's code.
+# THREADED is GoogleTest's filter of those that the thread sanitizer runs, where the others have one
+# thread each.
 # With CUDA it gets the label `cuda` and is left out where CUDA is off; only a file with a kernel of
 # its own is a .cu, since nvcc takes four times as long for the others. The main is GoogleTest's own.
 #
 # The executables depend on nothing but the C library, so that they can be copied to a GPU machine
 # that has no package manager.
 function(sluice_add_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "CUDA" "NAME" "SOURCES;LABELS;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "CUDA" "NAME;THREADED" "SOURCES;LABELS;LIBRARIES")
   if(NOT GTest_FOUND)
     return()  # said once by tests/CMakeLists.txt
   endif()
@@ -156,8 +165,15 @@ function(sluice_add_test)
   endif()
   # With a sanitizer 20 ms of CPU go to start a process: there all of them are one ctest test, <name>.
   if(SLUICE_SANITIZE)
+    if(arg_THREADED AND SLUICE_SANITIZE STREQUAL "thread")
+      set(filter ${arg_THREADED})
+    endif()
     add_test(NAME ${arg_NAME} COMMAND ${target} --gtest_filter=${filter})
     set_tests_properties(${arg_NAME} PROPERTIES LABELS "${labels}")
+    get_property(first GLOBAL PROPERTY sluice_tests_first)
+    if(arg_NAME IN_LIST first)
+      set_tests_properties(${arg_NAME} PROPERTIES COST 50)
+    endif()
     return()
   endif()
   gtest_discover_tests(${target} TEST_PREFIX ${arg_NAME}. TEST_FILTER ${filter} TEST_LIST ${arg_NAME}_TESTS

@@ -13,6 +13,7 @@
 #include "tests/support/guarded_row.h"
 #include "tests/support/params.h"
 #include "tests/support/run.h"
+#include "tests/support/slowdown.h"
 
 namespace sluice::test {
 namespace {
@@ -64,7 +65,7 @@ SelectParams AnyParams(Random& random) {
 TEST_P(FromAnyCut, DrawEqualsTheDefinition) {
   Random random(1);
   for (const int64_t vocab : kBlockWidths) {
-    for (int i = 0; i < 60; ++i) {
+    for (int i = 0; i < Rounds(60); ++i) {
       const std::vector<float> values = AnyRow(vocab, random);
       const Batch batch({values}, dtype());
       const Cut cut = AnyCut(values, random);
@@ -86,7 +87,7 @@ TEST_P(FromAnyCut, DrawEqualsTheDefinition) {
 TEST_P(FromAnyCut, DrawsFarBelowTheMaximumEqualTheDefinition) {
   Random random(5);
   for (const float depth : {40.0f, 700.0f, 7000.0f, 60000.0f}) {
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < Rounds(100); ++i) {
       std::vector<float> values(200);
       for (float& x : values) x = -depth - static_cast<float>(random.Below(64)) * 0.0078125f;
       values[0] = 0.0f;
@@ -171,7 +172,7 @@ void ExpectSameReports(const std::vector<float>& values, DType dtype, Backend ba
 TEST_P(FromAnyCut, LogprobsEqualTheDefinition) {
   Random random(3);
   for (const int64_t vocab : kBlockWidths) {
-    for (int i = 0; i < 60 && !HasFailure(); ++i) {
+    for (int i = 0; i < Rounds(60) && !HasFailure(); ++i) {
       ExpectSameReports(AnyRow(vocab, random), dtype(), backend(), random);
     }
   }
@@ -179,7 +180,7 @@ TEST_P(FromAnyCut, LogprobsEqualTheDefinition) {
 
 TEST_P(FromAnyCut, LogprobsEqualTheDefinitionOnLongRows) {
   Random random(4);
-  for (int i = 0; i < 24 && !HasFailure(); ++i) {
+  for (int i = 0; i < Rounds(24) && !HasFailure(); ++i) {
     ExpectSameReports(AnyRow(random.Between(1500, 25000), random), dtype(), backend(), random);
   }
 }
@@ -189,7 +190,7 @@ TEST_P(FromAnyCut, LogprobsEqualTheDefinitionOnHostileRows) {
   Random random(5);
   for (const int64_t vocab : {67, 128, 700}) {
     for (const HostileRow& row : HostileRows(vocab)) {
-      for (int i = 0; i < 8 && !HasFailure(); ++i) {
+      for (int i = 0; i < Rounds(8) && !HasFailure(); ++i) {
         SCOPED_TRACE(row.name);
         ExpectSameReports(row.values, dtype(), backend(), random);
       }

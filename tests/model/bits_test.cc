@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cfenv>
 #include <cmath>
+#include <map>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -31,7 +32,10 @@ class HiddenStateBits : public testing::TestWithParam<std::tuple<const char*, We
       : model_(OpenFixture(std::get<0>(GetParam()), std::get<1>(GetParam()))),
         tokens_(ExpectedOf(std::get<0>(GetParam())).Tokens()) {
     tokens_.resize(kTokens);
-    expected_ = HiddenStates(model_, tokens_);
+    static std::map<ParamType, std::vector<float>> expected;  // for all tests of a model
+    std::vector<float>& of_this = expected[GetParam()];
+    if (of_this.empty()) of_this = HiddenStates(model_, tokens_);
+    expected_ = of_this;
   }
   size_t dim() const { return static_cast<size_t>(model_.info().dim); }
 
@@ -79,9 +83,11 @@ TEST_P(HiddenStateBits, AreTheSameInABatch) {
   std::reverse(tokens[1].begin(), tokens[1].end());
   for (int32_t& id : tokens[2]) id = static_cast<int32_t>(random.Below(model_.info().vocab));
   std::vector<std::vector<float>> expected;
-  for (const auto& sequence : tokens) expected.push_back(HiddenStates(model_, sequence));
+  expected.push_back(expected_);
+  for (size_t s = 1; s < 3; ++s) expected.push_back(HiddenStates(model_, tokens[s]));
 
   for (const Backend backend : AvailableBackends()) {
+    if (kSlowdown > 1 && backend == Backend::kRef) continue;  // it has read them, in one chunk
     Decoder decoder(model_,
                     {.max_sequences = 3, .cache_tokens = 3 * kFixtureTokens, .backend = backend});
     const SequenceHandle handles[] = {decoder.Add(), decoder.Add(), decoder.Add()};

@@ -10,6 +10,7 @@
 #include "tests/parallel/slices.h"
 #include "tests/support/params.h"
 #include "tests/support/run.h"
+#include "tests/support/slowdown.h"
 
 namespace sluice::test {
 namespace {
@@ -125,7 +126,7 @@ TEST_P(HeadRanks, EqualTheWholeHeadForRandomHeadsAndParameters) {
   Random random(1);
   std::vector<Case> cases;
   for (const HeadKind kind : kAllHeadKinds) {
-    for (int i = 0; i < 12; ++i) cases.push_back(RandomCase(kind, i, random));
+    for (int i = 0; i < Rounds(12); ++i) cases.push_back(RandomCase(kind, i, random));
   }
   ExpectEqualToTheWholeHead(GetParam(), 21, cases);
 }

@@ -214,6 +214,7 @@ TEST_P(Algorithms, GiveTheDefinitionOnWideRows) {
 // of a part of the row may see.
 TEST_P(Algorithms, GiveTheDefinitionOnAMillionTokens) {
   if (backend() == Backend::kRef || dtype() != DType::kF32) GTEST_SKIP() << "takes long";
+  if (kSlowdown > 1 && backend() != AvailableBackends().back()) GTEST_SKIP() << "takes long";
   std::vector<float> row(1 << 20);
   for (size_t i = 0; i < row.size(); ++i) {
     const float step = static_cast<float>(i % 97);
@@ -304,8 +305,9 @@ std::vector<HostileRow> QuadraticRows() {
 
 TEST_P(Algorithms, StayWithinABoundOnHostileRows) {
   if (backend() == Backend::kRef) GTEST_SKIP() << "the definition has one way only";
+  static const std::vector<HostileRow> rows = QuadraticRows();  // for all backends and dtypes
   int number = 0;
-  for (const HostileRow& hostile : QuadraticRows()) {
+  for (const HostileRow& hostile : rows) {
     SCOPED_TRACE(hostile.name);
     const Batch batch({hostile.values}, dtype());
     const Workspace workspace(SelectWorkspaceBytes(batch.view(), {backend()}));

@@ -2,6 +2,7 @@
 // its approximate sums would mean nothing, and where one pass has to do.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -154,6 +155,7 @@ TEST_P(Certificate, SamplesThatMisleadGiveTheDefinition) {
   Random random(49);
   constexpr size_t kStep = 1000;
   for (const float shift : {-6.0f, -3.0f, 2.0f, 4.0f}) {
+    if (kSlowdown > 1 && std::abs(shift) > 3.0f) continue;  // one to either side
     std::vector<float> row = MakeRow(RowKind::kNormal, 255 * kStep + 16, random);
     for (size_t i = 0; i < row.size(); ++i) row[i] += i % kStep < 16 ? shift : 0.0f;
     const Batch batch({row}, dtype());
@@ -209,6 +211,7 @@ TEST_P(Certificate, RowsVeryFarFromZeroGiveTheDefinition) {
       for (float& x : row) x += shift;
       const Batch batch({row}, dtype());
       for (const float p : {0.5f, 0.9f, 0.999f}) {
+        if (kSlowdown > 1 && p != 0.9f) continue;
         SCOPED_TRACE(testing::Message() << Name(kind) << " + " << shift << " p " << p);
         ExpectDefinition(batch, {.top_p = p});
         ExpectDefinition(batch, {.temperature = 0.3f, .top_p = p});

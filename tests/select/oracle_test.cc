@@ -53,7 +53,7 @@ std::string Describe(const SelectParams& p) {
 // tokens, a boundary inside a group of ties.
 TEST_P(SelectOracle, AgreesOnRandomRowsOfEveryKind) {
   Random random(17);
-  for (int i = 0; i < 10000 / kSlowdown && !HasFailure(); ++i) {
+  for (int i = 0; i < 10000 / (kSlowdown * kShare) && !HasFailure(); ++i) {
     const double u = random.Uniform();
     const int64_t vocab = 1 + static_cast<int64_t>(2047 * u * u * u * u);
     const RowKind kind = kAllRowKinds[random.Below(std::size(kAllRowKinds))];
