@@ -30,8 +30,9 @@ struct ChatText {
 // Ids of the text: as Tokenizer::Encode with parse_special_tokens, except that a special token
 // counts only where each of its bytes is the template's own.
 std::vector<int32_t> EncodeChat(const Tokenizer& tokenizer, const ChatText& chat,
-                                const EncodeOptions& options = {});
+                                const EncodeOptions& options = {.add_special_tokens = false});
 std::vector<int32_t> EncodeChat(const Tokenizer& tokenizer, std::string_view text,
-                                std::span<const TextSpan> own, EncodeOptions options = {});
+                                std::span<const TextSpan> own,
+                                EncodeOptions options = {.add_special_tokens = false});
 
 }  // namespace sluice
