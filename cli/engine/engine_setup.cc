@@ -10,6 +10,10 @@
 namespace sluice::cli {
 namespace {
 
+// A prompt that arrives makes the steps of others longer, by as much as it reads in each; pieces as
+// small as this cost a prompt alone a twentieth (docs/engine.md).
+constexpr int64_t kLeastPromptTokens = 32;
+
 std::unique_ptr<ModelRunner> MakeRunner(const EngineSetup& setup, const Checkpoint& checkpoint,
                                         const ParallelFor& parallel, ProgressLine& progress) {
   HeadPlaneOptions plane_options;
@@ -19,7 +23,8 @@ std::unique_ptr<ModelRunner> MakeRunner(const EngineSetup& setup, const Checkpoi
   plane_options.progress_context = &progress;
   ModelRunnerOptions options;
   options.max_requests = setup.max_requests;
-  options.max_step_tokens = setup.step_tokens;
+  options.max_step_tokens =
+      setup.step_tokens > 0 ? setup.step_tokens : setup.max_requests + kLeastPromptTokens;
   options.cache_tokens = setup.cache_tokens;
   options.max_logprobs = setup.max_logprobs;
   options.max_prefixes = setup.max_prefixes;
@@ -69,8 +74,9 @@ void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup, const EngineFlag
       ->capture_default_str();
   command
       .add_option("--step-tokens", setup.step_tokens,
-                  "tokens that one step reads at most, prompts and outputs together")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+                  "tokens that one step reads at most, prompts and outputs together; 0: 32 more "
+                  "than the requests that run at once")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
       ->capture_default_str();
   command
       .add_option("--cache-tokens", setup.cache_tokens,

@@ -22,7 +22,7 @@ struct EngineSetup {
   Backend backend = Backend::kAuto;
   HeadChoice head = HeadChoice::kAuto;
   int32_t max_requests = 64;
-  int64_t step_tokens = 512;
+  int64_t step_tokens = 0;
   int64_t cache_tokens = 0;
   int32_t steps_in_flight = 0;
   int32_t max_logprobs = 20;
