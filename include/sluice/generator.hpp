@@ -62,8 +62,8 @@ struct GenerationReports {
   bool HasSets() const { return cuts || kept || masses; }
 };
 
-// The planes of a choice; nothing for the dense head. kAuto builds them where
-// requests like `params` gain by them, with this much to report.
+// The planes of a choice; nothing for the dense head. kAuto builds them where requests like
+// `params` gain by them, with this much to report.
 std::optional<HeadPlanes> HeadPlanesFor(HeadChoice choice, const Checkpoint& checkpoint,
                                         const SamplingParams& params,
                                         const GenerationReports& reports = {},
