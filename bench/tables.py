@@ -218,8 +218,13 @@ RESEARCH = [
     table("research-clusters-trained", "head-trained-cpu.json",
           [of((name, str(clusters)), {"metric": metric, "clusters": clusters})
            for name, metric in (("balls", "euclidean"), ("cones", "spherical")) for clusters in (500, 1000)],
-          [of(f"first {k}", value=f"opened_k{k}") for k in (1, 10, 50)],
+          [*(of(f"first {k}", value=f"opened_k{k}") for k in (1, 10, 50)), of("xi", value="tightness")],
           where={"task": "clusters", "source": "text"}, heads=("bounds", "clusters"), decimals=3),
+    table("research-clusters-epsilon", "head-peers-cpu.json",
+          each("clusters", 500, 1000, 2000, 4000, 8000),
+          [of(f"within {epsilon}", {"epsilon": epsilon}, value="rows_share") for epsilon in (0.01, 0.05, 0.1, 0.2)]
+          + [of(f"in budget, {epsilon}", {"epsilon": epsilon}, value="certified") for epsilon in (0.01, 0.05, 0.2)],
+          where={"task": "cluster-softmax", "source": "text"}, heads=("clusters",), decimals=3),
     table("research-clusters-gpu", "cuda-clusters-h200.json",
           [of((head, label), {"head": head, "task": f"clusters-{task}"}) for head in ("planted", "made")
            for label, task in (("k = 10", "k10"), ("softmax within 0.05", "softmax0.05"), ("p = 0.9", "p0.9"))],

@@ -479,8 +479,7 @@ TEST(TruncatePrompt, LeavesOutTheBeginningButItsFirstTokens) {
 
 TEST_F(GeneratorTest, BuildsNoPlanesByItselfForASmallHead) {
   for (const HeadChoice choice : kHeads) EXPECT_EQ(HeadChoiceByName(Name(choice)), choice);
-  ExpectError([] { HeadChoiceByName("big"); }, "head", "\"big\"",
-              "auto, dense, dither4, strict or clusters");
+  ExpectError([] { HeadChoiceByName("big"); }, "head", "\"big\"", "auto, dense, dither4 or strict");
   EXPECT_FALSE(HeadPlanesFor(HeadChoice::kAuto, Make(), {}).has_value());
 }
 
