@@ -324,7 +324,7 @@ bool Schedule::TakePages(size_t& place, int64_t pages, PlannedStep& step) {
   const int64_t more = pages - request.pages;
   if (more <= 0) return true;
   while (more > free_pages_) {
-    const size_t preempted = ToPreempt();
+    const size_t preempted = ToPreempt(place);
     Preempt(preempted, step);
     if (preempted == place) return false;
     if (preempted < place) --place;
@@ -334,12 +334,17 @@ bool Schedule::TakePages(size_t& place, int64_t pages, PlannedStep& step) {
   return true;
 }
 
-// The youngest of a group with the most running requests. The oldest one of all is the last to go:
-// where its group has no other, no group has more, and the youngest of all goes.
-size_t Schedule::ToPreempt() const {
-  size_t found = running_.size() - 1;
-  for (size_t i = found; i > 0; --i) {
-    if (running_[i - 1]->group->running > running_[found]->group->running) found = i - 1;
+// The youngest of a group with the most running requests, of those that have given a token since
+// they were admitted: so that every pass over a prompt is followed by one. The one that needs pages
+// is among them.
+size_t Schedule::ToPreempt(size_t place) const {
+  size_t found = place;
+  int64_t most = 0;
+  for (size_t i = running_.size(); i > 0; --i) {
+    const LiveRequest& request = *running_[i - 1];
+    if (request.IsFilling() || request.group->running <= most) continue;
+    most = request.group->running;
+    found = i - 1;
   }
   return found;
 }

@@ -102,7 +102,7 @@ class Schedule {
   bool Admit(LiveRequest& request, PlannedStep& step);
   int64_t PagesToGrow(int64_t each);
   bool TakePages(size_t& place, int64_t pages, PlannedStep& step);
-  size_t ToPreempt() const;
+  size_t ToPreempt(size_t place) const;
   void Preempt(size_t place, PlannedStep& step);
   void GivePages(LiveRequest& request);
   int64_t ChunkSize(const LiveRequest& request, int64_t to_bring) const;
