@@ -7,6 +7,7 @@
 namespace sluice::engine {
 namespace {
 
+constexpr int kMostRefusals = 8;   // requests that are looked at in a step and do not fit
 constexpr int64_t kKeptShare = 8;  // of slots and pages, one part is for groups that have none
 
 }  // namespace
@@ -168,25 +169,28 @@ void Schedule::Plan(PlannedStep& step) {
   prefixes_.Emit(step.kept, step.trimmed);
 }
 
+// Whether it has a row without tokens in this step.
+bool Schedule::Decodes(const LiveRequest& request) const {
+  if (request.IsFilling()) return false;
+  // Each draw gives at least one token, so what is on its way may fill the room.
+  if (request.output_size() + request.draws_in_flight >= request.room) return false;
+  // Until it has been read what the row in flight gave.
+  return LengthWithDraws(request) <= context_;
+}
+
+int64_t Schedule::LengthWithDraws(const LiveRequest& request) const {
+  return std::ssize(request.tokens) + given_tokens_ * int64_t{request.draws_in_flight};
+}
+
 void Schedule::PlanDecoding(PlannedStep& step) {
   for (size_t i = 0; i < running_.size();) {
-    LiveRequest& request = *running_[i];
-    if (request.IsFilling()) {
-      ++i;
-      continue;
-    }
-    // Each draw gives at least one token, so what is on its way may fill the room.
-    const bool is_full = request.output_size() + request.draws_in_flight >= request.room;
-    const int64_t length =
-        std::ssize(request.tokens) + given_tokens_ * int64_t{request.draws_in_flight};
-    // Too long: until it has been read what the row in flight gave.
-    if (is_full || length > context_) {
-      ++i;
-      continue;
-    }
-    if (!TakePages(i, PagesFor(length), step)) continue;  // the next one is at its place
-    AddRow(request, {.slot = request.slot}, step);
-    ++i;
+    const LiveRequest& request = *running_[i];
+    const bool has_pages =
+        !Decodes(request) || TakePages(i, PagesFor(LengthWithDraws(request)), step);
+    if (has_pages) ++i;  // else the next one has its place
+  }
+  for (LiveRequest* const request : running_) {
+    if (Decodes(*request)) AddRow(*request, {.slot = request->slot}, step);
   }
 }
 
@@ -204,16 +208,28 @@ void Schedule::PlanPrompts(PlannedStep& step) {
   lacks_pages_ = false;
   // After a preemption no request is admitted: running requests took the pages that it gave back,
   // or still lack some.
-  const bool admits = step.preempted.empty();
+  int refusals = step.preempted.empty() ? 0 : kMostRefusals;
   while (budget_ > 0) {
-    Group* const group = turns_.Next();
+    Group* const group =
+        turns_.Next([&](const Group& its) { return refusals < kMostRefusals && MayBegin(its); });
     if (group == nullptr) return;
     if (group->filling > 0) {
       AddChunk(NextFilling(*group), step);
-    } else if (!admits || !Admit(*group->first_waiting, step)) {
+    } else if (!Admit(*group->first_waiting, step)) {
       group->is_passed = true;
+      ++refusals;
     }
   }
+}
+
+bool Schedule::KeepsShare(const Group& group) { return group.is_named && group.running > 0; }
+
+// As far as that takes no look at its tokens.
+bool Schedule::MayBegin(const Group& group) const {
+  const bool needs_slot = group.first_waiting->slot < 0;
+  const int64_t kept = KeepsShare(group) ? kept_slots_ : 0;
+  if (needs_slot && std::ssize(free_slots_) <= kept) return false;
+  return !lacks_pages_ || group.running == 0;
 }
 
 LiveRequest& Schedule::NextFilling(Group& group) {
@@ -242,9 +258,6 @@ int64_t Schedule::PagesToGrow(int64_t each) {
 // been drawn: a request that is preempted before has cost a pass over its tokens for nothing. One
 // that is alone always fits.
 bool Schedule::Admit(LiveRequest& request, PlannedStep& step) {
-  const bool keeps = request.group->is_named && request.group->running > 0;
-  if (request.slot < 0 && std::ssize(free_slots_) <= (keeps ? kept_slots_ : 0)) return false;
-  if (lacks_pages_ && request.group->running > 0) return false;
   const int64_t to_bring = request.tokens_to_read();
   // Tokens that are scored have to be read.
   PrefixCache::Match match;
@@ -253,7 +266,7 @@ bool Schedule::Admit(LiveRequest& request, PlannedStep& step) {
   }
   const int64_t pages = PagesFor(to_bring);
   const int64_t taken = pages - match.pages + prefixes_.PagesWithoutRequest(match);
-  const int64_t free_pages = free_pages_ - (keeps ? kept_pages_ : 0);
+  const int64_t free_pages = free_pages_ - (KeepsShare(*request.group) ? kept_pages_ : 0);
   if (taken > free_pages) {
     lacks_pages_ = true;
     return false;
@@ -304,8 +317,9 @@ bool Schedule::Admit(LiveRequest& request, PlannedStep& step) {
   return true;
 }
 
-// Of the running request at this place. False: it was preempted itself.
-bool Schedule::TakePages(size_t place, int64_t pages, PlannedStep& step) {
+// Of the running request at this place, which moves when one before it is preempted. False: it was
+// preempted itself.
+bool Schedule::TakePages(size_t& place, int64_t pages, PlannedStep& step) {
   LiveRequest& request = *running_[place];
   const int64_t more = pages - request.pages;
   if (more <= 0) return true;
@@ -313,18 +327,24 @@ bool Schedule::TakePages(size_t place, int64_t pages, PlannedStep& step) {
     const size_t preempted = ToPreempt(place);
     Preempt(preempted, step);
     if (preempted == place) return false;
+    if (preempted < place) --place;
   }
   request.pages = pages;
   free_pages_ -= more;
   return true;
 }
 
-// Those before `from` have a row in this plan. The oldest one is the last to go: where it is the
-// only one of its group, so is each of the others of theirs, and they are younger.
-size_t Schedule::ToPreempt(size_t from) const {
-  size_t found = running_.size() - 1;
-  for (size_t i = found; i > from; --i) {
-    if (running_[i - 1]->group->running > running_[found]->group->running) found = i - 1;
+// The youngest of a group with the most running requests, of those that have given a token since
+// they were admitted: so that every pass over a prompt is followed by one. The one that needs pages
+// is among them.
+size_t Schedule::ToPreempt(size_t place) const {
+  size_t found = place;
+  int64_t most = 0;
+  for (size_t i = running_.size(); i > 0; --i) {
+    const LiveRequest& request = *running_[i - 1];
+    if (request.IsFilling() || request.group->running <= most) continue;
+    most = request.group->running;
+    found = i - 1;
   }
   return found;
 }

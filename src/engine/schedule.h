@@ -91,14 +91,18 @@ class Schedule {
   void Unlink(LiveRequest& request);
   void UnlinkHeld(LiveRequest& request);
   void CountNew(const LiveRequest& request, int64_t sign);
+  bool Decodes(const LiveRequest& request) const;
+  int64_t LengthWithDraws(const LiveRequest& request) const;  // at most
   void PlanDecoding(PlannedStep& step);
   void CountFilling();
   void PlanPrompts(PlannedStep& step);
   LiveRequest& NextFilling(Group& group);
+  static bool KeepsShare(const Group& group);  // that is kept for groups that have none
+  bool MayBegin(const Group& group) const;
   bool Admit(LiveRequest& request, PlannedStep& step);
   int64_t PagesToGrow(int64_t each);
-  bool TakePages(size_t place, int64_t pages, PlannedStep& step);
-  size_t ToPreempt(size_t from) const;
+  bool TakePages(size_t& place, int64_t pages, PlannedStep& step);
+  size_t ToPreempt(size_t place) const;
   void Preempt(size_t place, PlannedStep& step);
   void GivePages(LiveRequest& request);
   int64_t ChunkSize(const LiveRequest& request, int64_t to_bring) const;

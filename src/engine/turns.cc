@@ -75,16 +75,4 @@ void Turns::BeginStep() {
   }
 }
 
-Group* Turns::Next() const {
-  Group* best = nullptr;
-  for (Group* const group : groups_) {
-    if (!group->HasTurn()) continue;
-    if (best == nullptr || ServedLess(group, best) ||
-        (!ServedLess(best, group) && group->running < best->running)) {
-      best = group;
-    }
-  }
-  return best;
-}
-
 }  // namespace sluice::engine

@@ -1,10 +1,11 @@
 // Whose turn it is: the one rule of order among requests.
 //
-// Requests form groups (EngineRequest::group). The next prompt tokens of a step go to the group
-// that has been given the fewest tokens, of prompts and outputs, since it came; one that comes
-// starts level with the one that has the fewest. Of equals the one with fewer running requests is
-// served first, then the older one. Within a group the lower priority comes first, then the earlier
-// request: so a priority orders the requests of its group alone.
+// Requests form groups (EngineRequest::group). The prompt tokens of a step go to the group that has
+// been given the fewest tokens, of prompts and outputs, since it came; one that comes starts level
+// with the one that has the fewest. A request begins only where no other group that waits has fewer
+// running ones: so groups have the same number of slots, and of tokens of outputs in a step. Within
+// a group the lower priority comes first, then the earlier request: a priority orders the requests
+// of its group alone.
 //
 // An eighth of the slots and pages is kept for groups without a running request: the first request
 // of a group need not wait until one of another has ended. Requests without a group of their own
@@ -21,8 +22,6 @@
 namespace sluice::engine {
 
 struct Group {
-  bool HasTurn() const { return !is_passed && (filling > 0 || first_waiting != nullptr); }
-
   bool is_named = false;  // its requests say which group they are of
   int64_t members = 0;    // live requests
   int64_t running = 0;
@@ -31,7 +30,7 @@ struct Group {
   LiveRequest* last_waiting = nullptr;
 
   // Of the step that is planned:
-  bool is_passed = false;   // it gets nothing more
+  bool is_passed = false;   // no more of its requests begin
   int64_t filling = 0;      // running requests of which prompt tokens are left to bring
   size_t next_filling = 0;  // no request before this place of the running ones is such
 };
@@ -50,10 +49,30 @@ class Turns {
   LiveRequest* AnyWaiting() const;
 
   void BeginStep();
-  // The group to serve next in this step; null: there is none.
-  Group* Next() const;
+  // The group to serve next in this step; null: there is none. `may_begin` is whether the first
+  // request that waits in a group may, as far as that is known.
+  template <typename MayBegin>
+  Group* Next(MayBegin may_begin) const {
+    const auto waits = [&](const Group& group) {
+      return group.first_waiting != nullptr && !group.is_passed && may_begin(group);
+    };
+    int64_t fewest = INT64_MAX;
+    for (const Group* const group : groups_) {
+      if (group->running < fewest && waits(*group)) fewest = group->running;
+    }
+    Group* best = nullptr;
+    for (Group* const group : groups_) {
+      const bool has_turn = group->filling > 0 || (group->running <= fewest && waits(*group));
+      if (has_turn && (best == nullptr || IsBefore(*group, *best))) best = group;
+    }
+    return best;
+  }
 
  private:
+  static bool IsBefore(const Group& a, const Group& b) {
+    return a.served != b.served ? a.served < b.served : a.running < b.running;
+  }
+
   std::vector<std::unique_ptr<Group>> of_client_;
   std::unordered_map<uint64_t, std::unique_ptr<Group>> named_;
   std::vector<Group*> groups_;  // with members, the oldest first

@@ -46,6 +46,8 @@ class RandomFrames {
     request.params = Params();
     Fill(request.prompt);
     request.choice = Number<uint32_t>();
+    request.group = Number<uint64_t>();
+    request.priority = Number<int32_t>();
     request.max_tokens = Number<int64_t>();
     Fill(request.prompt_logprobs);
     request.stop_at = random_.Coin() ? StopAt::kEngine : StopAt::kFrontend;
