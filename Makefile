@@ -4,7 +4,7 @@
 export PATH := $(PATH):/usr/local/cuda/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-all test-list test-names test-gpu lint format tidy bench plots docs wheel clean
+.PHONY: help demo build clients test test-all test-list test-names test-gpu lint format tidy bench plots docs wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -30,6 +30,12 @@ test-all: ## the same, then the slow tests, sanitizers, threads and fuzz targets
 
 test-gpu: ## build for this machine's GPU and run what needs one; SANITIZE=1: under compute-sanitizer, too
 	@scripts/test.sh gpu $(if $(SANITIZE),--sanitize)
+
+clients: ## install client libraries into build/clients, run them against sluice serve, write their table
+	@scripts/setup.sh build python
+	cmake --preset release
+	cmake --build --preset release --target sluice
+	scripts/check_clients.py build/release/sluice --install --write
 
 test-list: ## print the names of all tests, of builds that are there
 	@scripts/test.sh list

@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
-"""Structured output of a running `sluice serve` through the client libraries that are installed.
+"""Structured output and tools of a running `sluice serve`, through the client libraries of this Python.
 
-Usage: check_clients.py [URL] [CLIENT...]    http://127.0.0.1:8080, and all clients
+Usage: client_calls.py URL [--json FILE] [CLIENT...]    without a client: all
 
-A table of client, call and result; every answer is validated against its JSON schema. A small model may not end an
-object without a bound (json_object, Mode.JSON): then the client reports the length. A client that is not
-installed is left out. Exit code 1 where a call failed. To install them, each in an environment of its own:
-
-    pip install jsonschema openai | instructor | langchain-openai | pydantic-ai-slim[openai] | litellm
+A line a call with its result; every answer is validated against its JSON schema. The server has a model
+that has learnt no calls and a grammar engine: what a call must be, a grammar makes it. FILE gets the rows.
+Exit code 1 where a call failed. scripts/check_clients.py installs the clients and runs this for each.
 """
 
+import argparse
 import asyncio
 import importlib.metadata
 import json
+import os
 import sys
+import urllib.request
+import warnings
 from enum import Enum
 from typing import Literal, Optional
 
@@ -21,6 +23,7 @@ import jsonschema
 import pydantic
 
 MODEL = "default"
+SEED = 1
 ASK = "Once upon a time there was a king. Describe him."
 MESSAGES = [{"role": "user", "content": ASK}]
 
@@ -53,6 +56,31 @@ class Plain(pydantic.BaseModel):
     age: int
 
 
+class Anything(pydantic.BaseModel):
+    """Any object."""
+    model_config = pydantic.ConfigDict(extra="allow")
+
+
+WEATHER = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Bergen"]},
+                                            "days": {"type": "integer", "minimum": 1, "maximum": 7}},
+           "required": ["city", "days"]}
+WEATHER_TOOL = {"type": "function", "function": {"name": "weather", "parameters": WEATHER}}
+NAMED = {"type": "function", "function": {"name": "weather"}}
+
+
+def weather(city: Literal["Oslo", "Bergen"]) -> str:
+    """The weather of a city."""
+    return f"rain in {city}"
+
+
+def ending(url):
+    """A bias for what ends an object: a model of stories does not end one that has no bound."""
+    body = json.dumps({"model": MODEL, "prompt": "}"}).encode()
+    request = urllib.request.Request(f"{url}/tokenize", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as answer:
+        return {str(json.load(answer)["tokens"][-1]): 50}
+
+
 def valid(value, schema=King):
     """The value, a model or JSON, where it matches; else an exception."""
     if isinstance(value, str):
@@ -72,7 +100,7 @@ def openai_calls(url):
     import openai
 
     client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
-    common = {"model": MODEL, "messages": MESSAGES, "seed": 1}
+    common = {"model": MODEL, "messages": MESSAGES, "seed": SEED}
 
     def text(**more):
         return client.chat.completions.create(**common, **more).choices[0].message.content
@@ -88,38 +116,88 @@ def openai_calls(url):
             answer = await its.chat.completions.parse(**common, response_format=King)
             return valid(answer.choices[0].message.parsed)
 
+    def tools(choice):
+        call, = client.chat.completions.create(
+            **common, tools=[WEATHER_TOOL], tool_choice=choice,
+            parallel_tool_calls=False).choices[0].message.tool_calls
+        return valid(call.function.arguments, WEATHER)
+
+    def parsed_tool():
+        answer = client.chat.completions.parse(
+            **common, tools=[openai.pydantic_function_tool(King)], tool_choice="required",
+            parallel_tool_calls=False)
+        return valid(answer.choices[0].message.tool_calls[0].function.parsed_arguments)
+
+    def streamed_tool():
+        with client.chat.completions.stream(
+                **common, tools=[openai.pydantic_function_tool(King)], tool_choice="required",
+                parallel_tool_calls=False) as events:
+            kinds = [event.type for event in events]
+            final = events.get_final_completion()
+        assert kinds.count("tool_calls.function.arguments.delta") > 2, kinds
+        return valid(final.choices[0].message.tool_calls[0].function.parsed_arguments)
+
+    def conversation():
+        tool = {"tools": [WEATHER_TOOL], "tool_choice": NAMED}
+        first = client.chat.completions.create(**common, **tool).choices[0].message
+        history = [*MESSAGES, first, {"role": "tool", "content": "rain",
+                                      "tool_call_id": first.tool_calls[0].id}]
+        second = client.chat.completions.create(
+            **{**common, "messages": history}, **tool).choices[0].message
+        assert second.tool_calls[0].id != first.tool_calls[0].id
+        return valid(second.tool_calls[0].function.arguments, WEATHER)
+
     yield "chat.completions.parse(King)", lambda: valid(
         client.chat.completions.parse(**common, response_format=King).choices[0].message.parsed)
     yield "chat.completions.parse(Plain)", lambda: valid(
         client.chat.completions.parse(**common, response_format=Plain).choices[0].message.parsed, Plain)
-    yield "AsyncOpenAI ... parse(King)", lambda: asyncio.run(parse_async())
+    yield "AsyncOpenAI: parse(King)", lambda: asyncio.run(parse_async())
     yield "chat.completions.stream(King)", stream
     yield "create(json_schema), not strict", lambda: valid(text(response_format=json_schema(King)))
-    yield "create(json_object)", lambda: valid(text(response_format={"type": "json_object"}),
-                                               {"type": "object"})
+    yield "create(json_object)", lambda: valid(
+        text(response_format={"type": "json_object"}, logit_bias=ending(url)), {"type": "object"})
     yield "completions.create(guided_json)", lambda: valid(client.completions.create(
-        model=MODEL, prompt=ASK, seed=1,
+        model=MODEL, prompt=ASK, seed=SEED,
         extra_body={"guided_json": King.model_json_schema()}).choices[0].text)
+    yield 'create(tools, tool_choice="required")', lambda: tools("required")
+    yield "create(tools, a named function)", lambda: tools(NAMED)
+    yield "parse(tools=[pydantic_function_tool])", parsed_tool
+    yield "stream(tools=[pydantic_function_tool])", streamed_tool
+    yield "a result of a tool, and a second call", conversation
 
 
 def instructor_calls(url):
     import instructor
     import openai
 
-    def call(mode, model):
-        client = instructor.from_openai(
+    def client(mode):
+        return instructor.from_openai(
             openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0), mode=mode)
-        return valid(client.chat.completions.create(
-            model=MODEL, messages=MESSAGES, response_model=model, max_retries=0, seed=1), model)
 
+    def call(mode, model, **more):
+        return valid(client(mode).chat.completions.create(
+            model=MODEL, messages=MESSAGES, response_model=model, max_retries=0, seed=SEED, **more),
+            model)
+
+    def partial(mode):
+        parts = list(client(mode).chat.completions.create_partial(
+            model=MODEL, messages=MESSAGES, response_model=Horse, max_retries=0, seed=SEED))
+        assert len(parts) > 2
+        return valid(parts[-1], Horse)
+
+    yield "Mode.TOOLS", lambda: call(instructor.Mode.TOOLS, King)
+    yield "Mode.TOOLS_STRICT", lambda: call(instructor.Mode.TOOLS_STRICT, King)
+    yield "Mode.TOOLS, create_partial", lambda: partial(instructor.Mode.TOOLS)
     yield "Mode.JSON_SCHEMA", lambda: call(instructor.Mode.JSON_SCHEMA, King)
-    yield "Mode.JSON", lambda: call(instructor.Mode.JSON, King)
+    yield "Mode.JSON_SCHEMA, create_partial", lambda: partial(instructor.Mode.JSON_SCHEMA)
+    yield "Mode.JSON", lambda: call(
+        instructor.Mode.JSON, Anything, logit_bias=ending(url))
 
 
 def langchain_calls(url):
     from langchain_openai import ChatOpenAI
 
-    model = ChatOpenAI(base_url=f"{url}/v1", api_key="none", model=MODEL, seed=1, max_retries=0)
+    model = ChatOpenAI(base_url=f"{url}/v1", api_key="none", model=MODEL, seed=SEED, max_retries=0)
 
     def call(schema, **how):
         answer = model.with_structured_output(schema, **how).invoke(ASK)
@@ -134,13 +212,45 @@ def langchain_calls(url):
             pass
         return valid(last)
 
-    yield 'with_structured_output(King, "json_schema")', lambda: call(King, method="json_schema")
-    yield "... strict=True", lambda: call(King, method="json_schema", strict=True)
-    yield "... a dict", lambda: call(King.model_json_schema(), method="json_schema")
-    yield "... ainvoke", lambda: asyncio.run(call_async())
-    yield "... stream", stream
-    yield 'with_structured_output(..., "json_mode")', lambda: valid(model.with_structured_output(
-        None, method="json_mode").invoke(ASK), {"type": "object"})
+    def bound(**how):
+        call, = model.bind_tools([WEATHER_TOOL], **how).invoke(ASK).tool_calls
+        return valid(call["args"], WEATHER)
+
+    def bound_stream():
+        whole, parts = None, 0
+        for part in model.bind_tools([WEATHER_TOOL], tool_choice="weather").stream(ASK):
+            whole = part if whole is None else whole + part
+            parts += bool(part.tool_call_chunks)
+        assert parts > 2
+        return valid(whole.tool_calls[0]["args"], WEATHER)
+
+    def bound_result():
+        from langchain_core.messages import HumanMessage, ToolMessage
+
+        tools = model.bind_tools([WEATHER_TOOL], tool_choice="any", parallel_tool_calls=False)
+        history = [HumanMessage(ASK)]
+        history.append(tools.invoke(history))
+        history.append(ToolMessage("rain", tool_call_id=history[-1].tool_calls[0]["id"]))
+        return valid(tools.invoke(history).tool_calls[0]["args"], WEATHER)
+
+    yield 'with_structured_output("json_schema")', lambda: call(King, method="json_schema")
+    yield 'with_structured_output("json_schema", strict=True)', lambda: call(
+        King, method="json_schema", strict=True)
+    yield 'with_structured_output("json_schema") of a dict', lambda: call(
+        King.model_json_schema(), method="json_schema")
+    yield 'with_structured_output("json_schema"), ainvoke', lambda: asyncio.run(call_async())
+    yield 'with_structured_output("json_schema"), stream', stream
+    yield 'with_structured_output("json_mode")', lambda: valid(model.with_structured_output(
+        None, method="json_mode").invoke(ASK, logit_bias=ending(url)), {"type": "object"})
+    yield 'with_structured_output("function_calling")', lambda: call(
+        King, method="function_calling")
+    yield 'with_structured_output("function_calling", strict=True)', lambda: call(
+        King, method="function_calling", strict=True)
+    yield "bind_tools(tool_choice=NAME)", lambda: bound(tool_choice="weather")
+    yield 'bind_tools(tool_choice="any", strict=True)', lambda: bound(
+        tool_choice="any", strict=True, parallel_tool_calls=False)
+    yield "bind_tools, stream", bound_stream
+    yield "bind_tools, with a ToolMessage", bound_result
 
 
 def pydantic_ai_calls(url):
@@ -150,38 +260,67 @@ def pydantic_ai_calls(url):
 
     def agent(output, **more):
         model = OpenAIChatModel(MODEL, provider=OpenAIProvider(base_url=f"{url}/v1", api_key="none"))
-        return Agent(model, output_type=output, retries=0, model_settings={"seed": 1}, **more)
+        return Agent(model, output_type=output, retries=0, **more,
+                     model_settings={"seed": SEED, "parallel_tool_calls": False})
 
-    async def stream():
-        async with agent(NativeOutput(King)).run_stream(ASK) as result:
+    async def stream(output):
+        async with agent(output).run_stream(ASK) as result:
             return valid(await result.get_output())
 
+    def with_tool():
+        from pydantic_ai.messages import ToolReturnPart
+
+        result = agent(King, tools=[weather]).run_sync(ASK)
+        valid(result.output)
+        return sum(isinstance(part, ToolReturnPart) and part.tool_name == "weather"
+                   for message in result.all_messages() for part in message.parts)
+
+    yield "output_type=King, as a tool", lambda: valid(agent(King).run_sync(ASK).output)
+    yield "run_stream(output_type=King)", lambda: asyncio.run(stream(King))
+    yield "output_type=King with tools", with_tool
     yield "NativeOutput(King)", lambda: valid(agent(NativeOutput(King)).run_sync(ASK).output)
     yield "NativeOutput(King, strict=True)", lambda: valid(
         agent(NativeOutput(King, strict=True)).run_sync(ASK).output)
     yield "NativeOutput([King, Horse])", lambda: type(
         agent(NativeOutput([King, Horse])).run_sync(ASK).output).__name__
-    yield "run_stream(NativeOutput(King))", lambda: asyncio.run(stream())
+    yield "run_stream(NativeOutput(King))", lambda: asyncio.run(stream(NativeOutput(King)))
 
 
 def litellm_calls(url):
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no look at the network
     import litellm
+    litellm.suppress_debug_info = True
 
     def text(prefix="openai", **more):
         return litellm.completion(model=f"{prefix}/{MODEL}", api_base=f"{url}/v1", api_key="none",
-                                  messages=MESSAGES, seed=1, **more).choices[0].message.content
+                                  messages=MESSAGES, seed=SEED, **more).choices[0].message.content
 
     def stream():
-        parts = litellm.completion(model=f"openai/{MODEL}", api_base=f"{url}/v1", api_key="none", seed=1,
+        parts = litellm.completion(model=f"openai/{MODEL}", api_base=f"{url}/v1", api_key="none", seed=SEED,
                                    messages=MESSAGES, stream=True, response_format=King)
         return valid("".join(part.choices[0].delta.content or "" for part in parts))
 
+    def tools(prefix="openai", **more):
+        return litellm.completion(model=f"{prefix}/{MODEL}", api_base=f"{url}/v1", api_key="none",
+                                  messages=MESSAGES, seed=SEED, tools=[WEATHER_TOOL],
+                                  tool_choice=NAMED, **more)
+
+    def streamed_tools():
+        chunks = list(tools(stream=True))
+        whole = litellm.stream_chunk_builder(chunks)
+        return valid(whole.choices[0].message.tool_calls[0].function.arguments, WEATHER)
+
+    yield "tools, a named function", lambda: valid(
+        tools().choices[0].message.tool_calls[0].function.arguments, WEATHER)
+    yield "hosted_vllm/, tools", lambda: valid(
+        tools("hosted_vllm").choices[0].message.tool_calls[0].function.arguments, WEATHER)
+    yield "tools, stream=True", streamed_tools
     yield "response_format=King", lambda: valid(text(response_format=King))
-    yield "... json_schema", lambda: valid(text(response_format=json_schema(King)))
-    yield "... json_object", lambda: valid(text(response_format={"type": "json_object"}),
-                                           {"type": "object"})
-    yield "... stream", stream
-    yield "hosted_vllm/..., King", lambda: valid(text("hosted_vllm", response_format=King))
+    yield "response_format, json_schema", lambda: valid(text(response_format=json_schema(King)))
+    yield "response_format, json_object", lambda: valid(
+        text(response_format={"type": "json_object"}, logit_bias=ending(url)), {"type": "object"})
+    yield "response_format=King, stream", stream
+    yield "hosted_vllm/, response_format=King", lambda: valid(text("hosted_vllm", response_format=King))
 
 
 CLIENTS = {"openai": openai_calls, "instructor": instructor_calls,
@@ -190,25 +329,32 @@ CLIENTS = {"openai": openai_calls, "instructor": instructor_calls,
 
 
 def main():
-    arguments = sys.argv[1:]
-    url = arguments.pop(0) if arguments and "://" in arguments[0] else "http://127.0.0.1:8080"
-    failed = 0
-    for name, calls in CLIENTS.items():
-        if arguments and name not in arguments:
-            continue
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("url")
+    parser.add_argument("clients", nargs="*", choices=[*CLIENTS, []])
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    rows = []
+    for name in options.clients or CLIENTS:
         try:
             version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             print(f"{name:28} not installed")
             continue
-        for call, run in calls(url):
+        for call, run in CLIENTS[name](options.url):
+            row = {"client": name, "version": version, "call": call}
             try:
                 result = f"ok   {json.dumps(run(), ensure_ascii=False)[:90]}"
             except Exception as error:  # whatever a client throws is its result
-                failed += 1
-                result = f"FAIL {type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            print(f"{name + ' ' + version:28} {call:42} {result}", flush=True)
-    return 1 if failed else 0
+                row["error"] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+                result = f"FAIL {row['error']}"
+            rows.append(row)
+            print(f"{name + ' ' + version:28} {call:48} {result}", flush=True)
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(rows, file)
+    return 1 if any("error" in row for row in rows) else 0
 
 
 if __name__ == "__main__":

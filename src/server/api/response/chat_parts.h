@@ -7,8 +7,8 @@
 
 namespace sluice::server {
 
-// Nine letters and digits, as some templates require of an id: another one for each call, since a
-// conversation has calls of several responses, whose ids a client may choose alike.
+// Nine letters and digits, as some templates require of an id: another one for each call. A
+// conversation has calls of several responses, and a client may give these one id.
 std::string RandomCallId();
 
 // The members of a message: content, and reasoning_content and tool_calls where there are any.
