@@ -20,7 +20,9 @@ class TrackedExchange final : public Exchange {
   TrackedExchange(Exchange& exchange, std::function<void(HttpResponse&)> head)
       : exchange_(exchange), head_(std::move(head)) {}
 
-  bool has_begun() const { return has_begun_; }
+  bool has_begun() const { return status_ != 0; }
+  int status() const { return status_; }  // 0: no head was sent
+  bool has_ended() const { return has_ended_; }
   void SetPermit(Admission::Permit permit, uint64_t group) {
     permit_.emplace(std::move(permit));
     group_ = group;
@@ -32,6 +34,7 @@ class TrackedExchange final : public Exchange {
   void TakePlaces(int64_t count) override { permit_->Take(count); }
   void Respond(HttpResponse response) override {
     SeeHead(response);
+    has_ended_ = true;
     exchange_.Respond(std::move(response));
   }
   void Begin(HttpResponse head) override {
@@ -40,31 +43,36 @@ class TrackedExchange final : public Exchange {
   }
   std::string& stream() override { return exchange_.stream(); }
   void Flush() override { exchange_.Flush(); }
-  void End() override { exchange_.End(); }
+  void End() override {
+    has_ended_ = true;
+    exchange_.End();
+  }
   size_t unsent() const override { return exchange_.unsent(); }
 
  private:
   void SeeHead(HttpResponse& head) {
-    has_begun_ = true;
     head_(head);
+    status_ = head.status;
   }
 
   Exchange& exchange_;
   std::function<void(HttpResponse&)> head_;
-  bool has_begun_ = false;
   std::optional<Admission::Permit> permit_;
   uint64_t group_ = 0;
+  int status_ = 0;
+  bool has_ended_ = false;
 };
 
 class TrackedAnswer final : public Answer {
  public:
-  // `abandoned` is called when the answer is over before its head was sent.
+  // `over` is called when the answer is over: with the status of its head, 0 where none was sent,
+  // and whether its end was written.
   TrackedAnswer(Exchange& exchange, std::function<void(HttpResponse&)> head,
-                std::function<void()> abandoned)
-      : exchange_(exchange, std::move(head)), abandoned_(std::move(abandoned)) {}
+                std::function<void(int, bool)> over)
+      : exchange_(exchange, std::move(head)), over_(std::move(over)) {}
   ~TrackedAnswer() override {
     inner_.reset();
-    if (!exchange_.has_begun()) abandoned_();
+    over_(exchange_.status(), exchange_.has_ended());
   }
 
   TrackedExchange& exchange() { return exchange_; }
@@ -78,7 +86,7 @@ class TrackedAnswer final : public Answer {
 
  private:
   TrackedExchange exchange_;
-  std::function<void()> abandoned_;
+  std::function<void(int, bool)> over_;
   std::unique_ptr<Answer> inner_;
 };
 
