@@ -123,6 +123,7 @@ image: release ## the same as a container image, an OCI archive in dist/
 	@version=$$(sed -n 's/^project(Sluice VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt) && \
 	  packaging/image.py build/static-release/sluice-$$version-linux-$$(uname -m)/sluice $$version \
 	    dist/sluice-$$version-linux-$$(uname -m).oci.tar
+	@cd dist && sha256sum -- *.tar.gz *.oci.tar >SHA256SUMS
 
 docs: ## build the documentation site into build/docs/html (a minute; scripts/setup.sh docs comes first)
 	@scripts/docs.sh
