@@ -12,6 +12,7 @@ help: ## list the targets
 
 demo: ## install what is missing, build the command sluice, let it tell a story
 	@scripts/setup.sh build
+	@[ -x build/release/sluice ] || echo "demo: compiling the command first: some eight minutes of one core"
 	cmake --preset release
 	cmake --build --preset release --target sluice
 	build/release/sluice generate "Once upon a time" --echo --max-tokens 300

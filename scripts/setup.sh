@@ -82,8 +82,9 @@ versions_that_fit() {
                 END { for (p in new) if (new[p] in old) print p, new[p], old[new[p]] }' <<<"$1")
 }
 
-# The names of what a plan upgrades.
+# The names of what a plan upgrades, and how many packages it installs for the first time.
 upgraded_by() { awk '$1 == "Inst" && $3 ~ /^\[/ { printf "%s ", $2 }' <<<"$1"; }
+new_in() { awk '$1 == "Inst" && $3 ~ /^\(/ { n++ } END { print n + 0 }' <<<"$1"; }
 
 wanted=""
 for group in "$@"; do
@@ -138,6 +139,7 @@ install_packages() {
       say "they need newer versions of what is here, so these are upgraded: $(upgraded_by "$plan")"
     fi
   fi
+  say "$(new_in "$plan") packages are new; nothing else is changed"
   "${apt[@]}" "${install[@]}" "${missing[@]}" </dev/null >&2 || apt_failed
   say "done in ${SECONDS} s"
 }
