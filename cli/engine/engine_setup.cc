@@ -11,7 +11,7 @@ namespace sluice::cli {
 namespace {
 
 // A prompt that arrives makes the steps of others longer, by as much as it reads in each; pieces as
-// small as this cost a prompt alone a twentieth (docs/engine.md).
+// small as this cost a prompt alone a tenth of its rate.
 constexpr int64_t kLeastPromptTokens = 32;
 
 std::unique_ptr<ModelRunner> MakeRunner(const EngineSetup& setup, const Checkpoint& checkpoint,

@@ -15,7 +15,7 @@ namespace sluice::model {
 
 inline constexpr size_t kLanes = 16;
 inline constexpr size_t kPagePositions = 16;  // a vector of positions: see Attention
-inline constexpr size_t kHeadsAtOnce = 4;     // of a group, whose scores are held together
+inline constexpr size_t kHeadsAtOnce = 4;     // of a group: their scores lie together
 
 // How far apart rows of codes lie; the elements after a row's width are zero.
 constexpr size_t CodeStride(size_t width) { return (width + 63) / 64 * 64; }
