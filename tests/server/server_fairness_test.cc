@@ -1,4 +1,4 @@
-// What one client may take of a server, and what is left for the others.
+// What one client may take of a server, and what remains for the others.
 #include <gtest/gtest.h>
 
 #include <string>
