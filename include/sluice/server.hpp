@@ -65,7 +65,7 @@ struct ServerOptions {
   // Choices in flight, of which a request has n for each of its prompts; a request for more is
   // answered with 503. A key, and without keys an address, gets no more places than it leaves free.
   int32_t max_requests = 4096;
-  int32_t max_requests_per_key = 0;  // the same of one key, else 429; 0: no limit
+  int32_t max_requests_per_key = 0;  // of one key, else 429; 0: no limit
   // `priority` orders requests of all keys and addresses, which are not served in turn then; else
   // those of one.
   bool has_common_priorities = false;

@@ -1,4 +1,4 @@
-// Whose turn it is: the one rule of order among requests.
+// Turns: the one rule of order among requests.
 //
 // Requests form groups (EngineRequest::group). The prompt tokens of a step go to the group that has
 // been given the fewest tokens, of prompts and outputs, since it came; one that comes starts level

@@ -11,7 +11,7 @@ namespace sluice::server {
 // Throws Error naming the first that cannot be.
 void CheckServerOptions(const ServerOptions& options);
 
-// The same of keys that take the place of others, where one is needed or none.
+// Checks keys that replace others; needs_key: one at least, and else none.
 void CheckApiKeys(const std::vector<std::string>& keys, bool needs_key);
 
 // Listens where the server would, for a moment: what would keep it from that is known before an

@@ -1,4 +1,4 @@
-// Groups of requests are served in turn: what one of them asks for is no other's loss.
+// Groups of requests are served in turn: the requests of one do not hold up those of another.
 #include <gtest/gtest.h>
 
 #include <vector>

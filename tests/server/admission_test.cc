@@ -1,4 +1,4 @@
-// How many choices and bytes may be in flight, and of whom.
+// How many choices and bytes may be in flight, of all requesters and of one.
 #include "server/admission/admission.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(Admission, AKeyHasAtMostItsChoices) {
   EXPECT_EQ(admission.in_flight(), 5);
 }
 
-// However many one asks for, a place is left for the next one.
+// However many one takes, a place is left for the next one.
 TEST(Admission, ARequesterGetsNoMoreThanItLeavesFree) {
   Admission admission(64, 0);
   std::vector<Admission::Permit> permits;

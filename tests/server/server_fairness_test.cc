@@ -1,4 +1,4 @@
-// What one client may take of a server, and what is left for the others.
+// What one client may take of a server, and what remains for the others.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -34,7 +34,7 @@ struct SteppedServing {
   }
 
   ModelText text = LettersText();
-  ScriptRunner runner{{.vocab = text.tokenizer().size(), .max_requests = 64, .echo = true}};
+  ScriptRunner runner{{.vocab = text.tokenizer().size(), .echo = true, .max_requests = 64}};
   Engine engine{runner, text.tokenizer(), {.max_client_requests = 1024}};
   std::unique_ptr<Client> client;
   std::optional<Serving> serving;

@@ -234,7 +234,7 @@ TEST(ServerLoad, LongPromptsDoNotHoldUpStreams) {
         pollfd waits{client.fd(), POLLIN, 0};
         ASSERT_EQ(::poll(&waits, 1, 120'000), 1);
         const TestResponse response = client.Read();
-        // Too long for the context, or no room for it beside the others; a reset may overtake that.
+        // Too long for the context, or no room for it with the others; a reset may overtake that.
         const bool is_refused =
             response.status == 0 || response.status == 503 ||
             (response.status == 400 && ErrorOf(response).code == "context_length_exceeded");

@@ -100,8 +100,8 @@ std::string EncodeError(const std::string& json, std::string_view text) {
 
 // Of twelve steps each makes ten letters of one; or one step puts 60 KB in front of every part of
 // the text, of which an added token makes a million.
-// A prefix of all ids, and one more than were asked for at least; so it depends on the ids that are
-// wanted, and not on the text, how long it takes.
+// A prefix of all ids, longer than max_tokens; so the time depends on max_tokens, and not on the
+// text.
 TEST(Encoding, EndsEarlyAfterMoreTokensThanItMayGive) {
   const Tokenizer tokenizer =
       Tokenizer::FromFile(std::string(SLUICE_FIXTURES) + "/../../models/default/tokenizer.json");

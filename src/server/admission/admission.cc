@@ -11,7 +11,7 @@ namespace {
 ApiFailure TooMany(const Requester& requester, int64_t its, int64_t more, int64_t most) {
   return ApiFailure({.status = 429,
                      .message = std::string(requester.has_key ? "this key" : "this address") +
-                                " has " + std::to_string(its) + " choices in flight and asks for " +
+                                " has " + std::to_string(its) + " choices in flight and needs " +
                                 std::to_string(more) + " more; it may have " +
                                 std::to_string(most) + " now",
                      .type = "rate_limit_error",

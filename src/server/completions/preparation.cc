@@ -30,8 +30,8 @@ std::string CheckedModel(const std::string& asked, const std::vector<std::string
                     .code = "model_not_found"});
 }
 
-// In OpenAI's words, which clients look for. size: of the prompt, in tokens; where it was not
-// counted to the end, `at_least` so many.
+// In OpenAI's words, which clients look for. size: of the prompt, in tokens; `at_least`
+// where it was not counted to the end.
 [[noreturn]] void ThrowTooLong(const CompletionRequest& asked, int64_t size, int64_t context,
                                std::string_view at_least) {
   const int64_t output = std::max<int64_t>(asked.max_tokens.value_or(1), 1);

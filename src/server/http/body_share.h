@@ -13,6 +13,12 @@ namespace sluice::server {
 class BodyShare {
  public:
   BodyShare() = default;
+  // A copy has no share: the body that came has it.
+  BodyShare(const BodyShare&) noexcept {}
+  BodyShare& operator=(const BodyShare& from) noexcept {
+    if (this != &from) Release();
+    return *this;
+  }
   BodyShare(BodyShare&& from) noexcept
       : all_(std::exchange(from.all_, nullptr)), bytes_(std::exchange(from.bytes_, 0)) {}
   BodyShare& operator=(BodyShare&& from) noexcept {
