@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "python/engine/engine_client.h"
+#include "python/engine/engine_facts.h"
 #include "python/engine/engine_request.h"
+#include "python/engine/output_grammar.h"
 #include "python/errors.h"
 #include "python/execution.h"
 #include "python/text.h"
@@ -61,7 +63,7 @@ PythonEngineClient* NewLocal(nb::handle model_dir, nb::handle max_requests, nb::
                              nb::handle steps_in_flight, std::string_view head,
                              std::string_view stop_at, nb::handle max_temperature,
                              nb::handle backend, nb::handle threads,
-                             std::string_view generation_config) {
+                             std::string_view generation_config, nb::handle grammar_library) {
   LocalParts parts;
   parts.defaults = ParamDefaultsByName(generation_config);
   parts.directory = PathFrom(model_dir);
@@ -73,6 +75,7 @@ PythonEngineClient* NewLocal(nb::handle model_dir, nb::handle max_requests, nb::
   parts.head = HeadChoiceByName(head);
   parts.engine.steps_in_flight = GetNumber<int32_t>("steps_in_flight", steps_in_flight);
   parts.client.stop_at = StopAtByName(stop_at);
+  parts.grammars = GrammarLibraryFrom(grammar_library);
   return NewClient(threads, [&] { return MakeLocalParts(parts); });
 }
 
@@ -147,75 +150,6 @@ PythonEngineClient* NewSpawned(nb::handle command, nb::handle tokenizer, std::st
   });
 }
 
-nb::dict InfoOf(const EngineInfo& info) {
-  nb::dict dict;
-  dict["model"] = info.model;
-  dict["version"] = info.version;
-  dict["vocab"] = info.vocab;
-  dict["context"] = info.context;
-  dict["max_requests"] = info.max_requests;
-  dict["max_client_requests"] = info.max_client_requests;
-  dict["max_logprobs"] = info.max_logprobs;
-  dict["max_temperature"] = info.limits.max_temperature;
-  dict["steps_in_flight"] = info.steps_in_flight;
-  nb::list ends;
-  for (const int32_t id : info.end_tokens) ends.append(id);
-  dict["end_tokens"] = ends;
-  dict["has_text"] = info.has_text;
-  dict["has_grammars"] = info.has_grammars;
-  return dict;
-}
-
-#define SLUICE_COUNT(name) dict[#name] = counters.name
-
-nb::dict CountersOf(const ClientCounters& counters) {
-  nb::dict dict;
-  SLUICE_COUNT(requests);
-  SLUICE_COUNT(outputs);
-  SLUICE_COUNT(tokens);
-  SLUICE_COUNT(aborts);
-  SLUICE_COUNT(stale_rows);
-  SLUICE_COUNT(stale_tokens);
-  SLUICE_COUNT(unknown_rows);
-  SLUICE_COUNT(repeated_ends);
-  SLUICE_COUNT(gaps);
-  SLUICE_COUNT(foreign_ids);
-  SLUICE_COUNT(disagreements);
-  SLUICE_COUNT(repeated_frames);
-  SLUICE_COUNT(malformed_frames);
-  SLUICE_COUNT(foreign_frames);
-  SLUICE_COUNT(resets);
-  return dict;
-}
-
-nb::dict CountersOf(const EngineCounters& counters) {
-  nb::dict dict;
-  SLUICE_COUNT(steps);
-  SLUICE_COUNT(running);
-  SLUICE_COUNT(waiting);
-  SLUICE_COUNT(requests);
-  SLUICE_COUNT(ended);
-  SLUICE_COUNT(prompt_tokens);
-  SLUICE_COUNT(cached_tokens);
-  SLUICE_COUNT(tokens);
-  SLUICE_COUNT(tokens_given);
-  SLUICE_COUNT(tokens_discarded_stop);
-  SLUICE_COUNT(tokens_discarded_abort);
-  SLUICE_COUNT(preemptions);
-  SLUICE_COUNT(rejected);
-  SLUICE_COUNT(aborted);
-  SLUICE_COUNT(stale_aborts);
-  SLUICE_COUNT(free_pages);
-  SLUICE_COUNT(model_ns);
-  SLUICE_COUNT(own_ns);
-  SLUICE_COUNT(compiling);
-  SLUICE_COUNT(masks);
-  SLUICE_COUNT(mask_waits);
-  SLUICE_COUNT(mask_wait_ns);
-  return dict;
-}
-#undef SLUICE_COUNT
-
 constexpr const char* kDoc =
     R"(Requests to engines, and their text: an engine in this process, or engines in others.
 
@@ -240,6 +174,8 @@ each, at most 1 GiB); what does not fit waits. Calls that wait compute: on the c
 ``head`` is ``"auto"``, ``"dense"``, ``"dither4"`` or ``"strict"``: the head that computes logits, equal ones.
 ``stop_at``: ``"engine"`` or ``"frontend"`` looks for stop strings; the text is the same.
 ``generation_config``: ``"auto"`` takes the model's file for ``default_params``, ``"vllm"`` SamplingParams().
+``grammar_library``: the folder of xgrammar, for outputs with a grammar; None: of the variable
+``SLUICE_GRAMMAR_LIBRARY``, or as it is installed. With it the engine has a few threads for grammars.
 
     >>> client = sluice.EngineClient.local("models/default", max_requests=8)
     >>> client.info["model"], client.info["max_requests"]
@@ -284,7 +220,9 @@ model's end tokens do not end it. ``choice``: which of several texts of one prom
 what outputs have: ``"delta"`` what is new, ``"cumulative"`` all so far, ``"final"`` everything, in one
 output at the end. ``stream_interval``: an output for every so many tokens. ``prompt_logprobs=N``: the first
 output says how likely each token of the prompt was, and which N were the most likely in its place; with
-``max_tokens=0`` there is nothing else. Throws ExhaustedError when there is no room, and UnavailableError
+``max_tokens=0`` there is nothing else. ``json_schema`` (a dict, JSON or a model of pydantic),
+``json_object=True``, ``regex``, ``grammar`` (GBNF or Lark) and ``choices`` say what the text has to match:
+one of them, where ``info["has_grammars"]``. Throws ExhaustedError when there is no room, and UnavailableError
 when no engine is ready.
 
     >>> with sluice.EngineClient.local("models/default") as client:
@@ -361,12 +299,14 @@ void BindEngine(nb::module_& module) {
           nb::arg("cache_tokens") = 0, nb::arg("steps_in_flight") = 0, nb::arg("head") = "auto",
           nb::arg("stop_at") = "engine", nb::arg("max_temperature") = 2.0,
           nb::arg("backend") = nb::none(), nb::arg("threads") = nb::none(),
-          nb::arg("generation_config") = "auto", nb::rv_policy::take_ownership,
+          nb::arg("generation_config") = "auto", nb::arg("grammar_library").none() = nb::none(),
+          nb::rv_policy::take_ownership,
           nb::sig("def local(model_dir: str | bytes | os.PathLike, *, max_requests: int = 64, "
                   "cache_tokens: int = 0, steps_in_flight: int = 0, head: str = 'auto', "
                   "stop_at: str = 'engine', max_temperature: float = 2.0, "
                   "backend: str | None = None, threads: Threads | None = None, "
-                  "generation_config: str = 'auto') -> EngineClient"),
+                  "generation_config: str = 'auto', "
+                  "grammar_library: str | bytes | os.PathLike | None = None) -> EngineClient"),
           kLocalDoc)
       .def_static(
           "connect", &NewConnected, nb::arg("endpoints"), nb::arg("tokenizer"), nb::kw_only(),

@@ -100,13 +100,21 @@ EngineParts MakeLocalParts(const LocalParts& parts) {
     made.thread = std::make_unique<RunnerThread>(*runner);
     runner = made.thread.get();
   }
-  made.engine = std::make_unique<Engine>(*runner, checkpoint.tokenizer(), parts.engine);
+  EngineOptions options = parts.engine;
+  if (parts.grammars.has_value() && !checkpoint.end_tokens().empty()) {
+    made.grammars = std::make_unique<GrammarService>(*parts.grammars, checkpoint.tokenizer(),
+                                                     checkpoint.end_tokens(),
+                                                     static_cast<int32_t>(checkpoint.vocab()));
+    options.grammars = made.grammars.get();
+  }
+  made.engine = std::make_unique<Engine>(*runner, checkpoint.tokenizer(), options);
   EngineInfo info;
   const std::filesystem::path directory = std::filesystem::path(parts.directory).lexically_normal();
   info.model = (directory.has_filename() ? directory : directory.parent_path()).filename();
   info.version = kVersionString;
   info.end_tokens.assign(checkpoint.end_tokens().begin(), checkpoint.end_tokens().end());
   info.has_text = true;
+  info.has_grammars = made.grammars != nullptr;
   made.client =
       MakeLocalClient(*made.engine, std::move(info), checkpoint.tokenizer(), parts.client);
   return made;

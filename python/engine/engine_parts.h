@@ -14,6 +14,7 @@
 #include "sluice/engine.hpp"
 #include "sluice/engine_process.hpp"
 #include "sluice/generator.hpp"
+#include "sluice/grammar_service.hpp"
 #include "sluice/model_runner.hpp"
 #include "sluice/model_text.hpp"
 #include "sluice/runner_thread.hpp"
@@ -27,7 +28,8 @@ namespace nb = nanobind;
 struct EngineParts {
   std::unique_ptr<Checkpoint> checkpoint;
   std::unique_ptr<ModelRunner> model;
-  std::unique_ptr<RunnerThread> thread;  // with steps in flight
+  std::unique_ptr<RunnerThread> thread;      // with steps in flight
+  std::unique_ptr<GrammarService> grammars;  // where the grammar engine is found
   std::unique_ptr<Engine> engine;
   std::unique_ptr<EngineProcess> process;
   std::unique_ptr<Client> client;
@@ -40,6 +42,7 @@ struct LocalParts {
   HeadChoice head = HeadChoice::kAuto;
   EngineOptions engine;
   LocalClientOptions client;
+  std::optional<GrammarLibrary> grammars;
   ParamDefaults defaults = ParamDefaults::kModel;
 };
 

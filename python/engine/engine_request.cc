@@ -43,6 +43,7 @@ ClientRequest EngineRequestFrom(nb::handle params, const Arguments& arguments,
   if (const nb::handle interval = arguments[Keyword::stream_interval]; interval.is_valid()) {
     request.stream_interval = GetNumber<int64_t>("stream_interval", interval);
   }
+  request.grammar = OutputGrammarFrom(arguments);
   return request;
 }
 
@@ -74,7 +75,10 @@ const char* EngineRequestSignature(std::string_view name, std::string_view promp
       ", params: SamplingParams | None = None, *, max_tokens: int = 256"
       ", stop: str | collections.abc.Sequence[str] = (), include_stop: bool = False"
       ", ignore_eos: bool = False, skip_special_tokens: bool = True, choice: int = 0"
-      ", prompt_logprobs: int | None = None";
+      ", prompt_logprobs: int | None = None"
+      ", json_schema: dict[str, typing.Any] | str | type | None = None, json_object: bool = False"
+      ", regex: str | None = None, grammar: str | None = None"
+      ", choices: collections.abc.Sequence[str] | None = None";
   if (has_mode) head += ", mode: str = 'delta', stream_interval: int = 1";
   return RequestSignature(head, result);
 }

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "python/engine/output_grammar.h"
 #include "python/values/keywords.h"
 #include "sluice/client.hpp"
 
@@ -13,10 +14,10 @@ namespace sluice::python {
 namespace nb = nanobind;
 
 inline constexpr Keywords kEngineRequestKeywords =
-    kParamKeywords | Keywords{Keyword::max_tokens,          Keyword::stop,
-                              Keyword::include_stop,        Keyword::ignore_eos,
-                              Keyword::skip_special_tokens, Keyword::choice,
-                              Keyword::prompt_logprobs};
+    kParamKeywords | kGrammarKeywords | Keywords{Keyword::max_tokens,          Keyword::stop,
+                                                 Keyword::include_stop,        Keyword::ignore_eos,
+                                                 Keyword::skip_special_tokens, Keyword::choice,
+                                                 Keyword::prompt_logprobs};
 inline constexpr Keywords kModeKeywords = {Keyword::mode, Keyword::stream_interval};
 
 // Everything but the prompt. `params` is a SamplingParams or None, which is `defaults`; the

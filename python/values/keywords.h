@@ -33,7 +33,8 @@ namespace nb = nanobind;
                                       KEYWORD(max_tokens) KEYWORD(stop) KEYWORD(include_stop)  \
                                           KEYWORD(ignore_eos) KEYWORD(skip_special_tokens)     \
                                               KEYWORD(mode) KEYWORD(stream_interval)       \
-                                                  KEYWORD(prompt_logprobs) KEYWORD(parents)
+                                                  KEYWORD(prompt_logprobs) KEYWORD(parents)     \
+  KEYWORD(json_schema) KEYWORD(json_object) KEYWORD(regex) KEYWORD(grammar) KEYWORD(choices)
 // clang-format on
 
 enum class Keyword : uint8_t {
