@@ -16,6 +16,7 @@
 #include "cli/engine/engine_supervisor.h"
 #include "cli/files/file.h"
 #include "cli/flags/choices.h"
+#include "cli/serve/access_log.h"
 #include "cli/serve/api_keys.h"
 #include "cli/serve/private_folder.h"
 #include "cli/serve/serve_check.h"
@@ -135,6 +136,10 @@ void AddAccessFlags(CLI::App& command, ServeOptions& options) {
   command.add_flag("--refuse-special-tokens-in-content", server.refuses_special_tokens,
                    "refuse messages that spell a special token of the model, instead of reading it "
                    "as text");
+  command
+      .add_option("--access-log", options.access_log_path,
+                  "append a line of JSON for each request to this file; - is standard output")
+      ->type_name("FILE");
   command
       .add_option("--max-requests", server.max_requests,
                   "requests in flight at most; more get status 503")
@@ -349,6 +354,11 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
   CheckAddress(server);
   if (!IsLocal(server) && server.api_keys.empty()) {
     Say("other machines may reach " + server.host + ", without a key: --api-key requires one");
+  }
+  std::optional<AccessLog> access_log;
+  if (!options.access_log_path.empty()) {
+    access_log.emplace(options.access_log_path, Say);
+    server.access_log = [&access_log](std::string_view line) { access_log->Write(line); };
   }
   std::unique_ptr<OwnEngine> own;
   if (server.engines.empty()) {

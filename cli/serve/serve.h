@@ -21,6 +21,7 @@ struct ServeOptions {
   std::vector<std::string> engine_arguments;  // of that engine, as its process gets them
   std::string chat_template_path;
   std::string api_key_path;
+  std::string access_log_path;
   bool only_checks = false;
   bool as_json = false;
 };

@@ -77,6 +77,9 @@ struct ServerOptions {
   HttpLimits http = {};
   std::chrono::milliseconds keep_alive{15'000};     // of silence in a stream before a comment
   std::chrono::milliseconds drain_timeout{30'000};  // for the requests in flight when it ends
+  // One JSON object for each request that is over (docs/server.md). Called on the threads of
+  // connections, so it must not wait. Empty: no such log.
+  std::function<void(std::string_view line)> access_log = {};
   // Called from any thread, a few times a second at most.
   std::function<void(std::string_view line)> log = {};
 };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "json/writer.h"
+#include "server/access_log.h"
 #include "server/api/request/tokens_request.h"
 #include "server/error_response.h"
 #include "server/page.h"
@@ -164,7 +165,10 @@ std::optional<HttpResponse> Routes::RefusalOf(const HttpRequest& head, const Rou
 std::optional<HttpResponse> Routes::Refuse(const HttpRequest& head) {
   const RouteRow& row = RouteOf(head.path);
   std::optional<HttpResponse> refusal = RefusalOf(head, row);
-  if (refusal.has_value()) Finish(head, row.route, *refusal);
+  if (refusal.has_value()) {
+    Finish(head, row.route, *refusal);
+    Log(head, refusal->status, true, std::chrono::steady_clock::now());
+  }
   return refusal;
 }
 
@@ -174,6 +178,7 @@ HttpResponse Routes::Malformed(int status, std::string_view what) {
                      .message = std::string(what),
                      .code = status == 413 ? "request_too_large" : "bad_http_request"});
   ++counts_[{Route::kNone, status}];
+  Log({}, status, true, std::chrono::steady_clock::now());
   return response;
 }
 
@@ -182,7 +187,11 @@ std::unique_ptr<Answer> Routes::Handle(Exchange& exchange) {
   auto answer = std::make_unique<TrackedAnswer>(
       exchange,
       [this, &exchange, &row](HttpResponse& head) { Finish(exchange.request(), row.route, head); },
-      [this, &row] { ++counts_[{row.route, kClientIsGone}]; });
+      [this, &exchange, &row, begin = std::chrono::steady_clock::now()](int status,
+                                                                        bool has_ended) {
+        if (status == 0) ++counts_[{row.route, kClientIsGone}];
+        Log(exchange.request(), status == 0 ? kClientIsGone : status, has_ended, begin);
+      });
   try {
     if (TakesPlace(row)) {
       answer->SetPermit(state_.admission.Admit(state_.access.FindKey(exchange.request())));
@@ -235,6 +244,19 @@ std::unique_ptr<Answer> Routes::Dispatch(const RouteRow& row, Exchange& exchange
   }
   exchange.Respond(NotFound(exchange.request()));
   return nullptr;
+}
+
+void Routes::Log(const HttpRequest& request, int status, bool is_complete,
+                 std::chrono::steady_clock::time_point begin) const {
+  if (!state_.options.access_log) return;
+  try {
+    state_.options.access_log(
+        AccessLine(request, {.status = status,
+                             .is_complete = is_complete,
+                             .ended = std::chrono::system_clock::now(),
+                             .took = std::chrono::steady_clock::now() - begin}));
+  } catch (const std::exception&) {  // no memory for a line, and nowhere to say so
+  }
 }
 
 void Routes::Finish(const HttpRequest& request, Route route, HttpResponse& response) {

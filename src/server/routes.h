@@ -1,6 +1,7 @@
 // The answers of a loop to requests: refusals on the head, then a handler for each route.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -45,6 +46,9 @@ class Routes final : public Handler {
   std::unique_ptr<Answer> Dispatch(const RouteRow& row, Exchange& exchange);
   // Adds the fields of every response, and its number.
   void Finish(const HttpRequest& request, Route route, HttpResponse& response);
+  // Writes the line of the access log, where there is one.
+  void Log(const HttpRequest& request, int status, bool is_complete,
+           std::chrono::steady_clock::time_point begin) const;
   // Why no request would be taken; empty: it would.
   std::string_view WhyUnhealthy() const;
   // Of /health and /ready: "ok" and "ready" are good.

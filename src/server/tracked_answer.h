@@ -20,12 +20,15 @@ class TrackedExchange final : public Exchange {
   TrackedExchange(Exchange& exchange, std::function<void(HttpResponse&)> head)
       : exchange_(exchange), head_(std::move(head)) {}
 
-  bool has_begun() const { return has_begun_; }
+  bool has_begun() const { return status_ != 0; }
+  int status() const { return status_; }  // 0: no head was sent
+  bool has_ended() const { return has_ended_; }
 
   const HttpRequest& request() const override { return exchange_.request(); }
   std::string TakeBody() override { return exchange_.TakeBody(); }
   void Respond(HttpResponse response) override {
     SeeHead(response);
+    has_ended_ = true;
     exchange_.Respond(std::move(response));
   }
   void Begin(HttpResponse head) override {
@@ -34,29 +37,34 @@ class TrackedExchange final : public Exchange {
   }
   std::string& stream() override { return exchange_.stream(); }
   void Flush() override { exchange_.Flush(); }
-  void End() override { exchange_.End(); }
+  void End() override {
+    has_ended_ = true;
+    exchange_.End();
+  }
   size_t unsent() const override { return exchange_.unsent(); }
 
  private:
   void SeeHead(HttpResponse& head) {
-    has_begun_ = true;
     head_(head);
+    status_ = head.status;
   }
 
   Exchange& exchange_;
   std::function<void(HttpResponse&)> head_;
-  bool has_begun_ = false;
+  int status_ = 0;
+  bool has_ended_ = false;
 };
 
 class TrackedAnswer final : public Answer {
  public:
-  // `abandoned` is called when the answer is over before its head was sent.
+  // `over` is called when the answer is over: with the status of its head, 0 where none was sent,
+  // and whether its end was written.
   TrackedAnswer(Exchange& exchange, std::function<void(HttpResponse&)> head,
-                std::function<void()> abandoned)
-      : exchange_(exchange, std::move(head)), abandoned_(std::move(abandoned)) {}
+                std::function<void(int, bool)> over)
+      : exchange_(exchange, std::move(head)), over_(std::move(over)) {}
   ~TrackedAnswer() override {
     inner_.reset();
-    if (!exchange_.has_begun()) abandoned_();
+    over_(exchange_.status(), exchange_.has_ended());
   }
 
   TrackedExchange& exchange() { return exchange_; }
@@ -71,7 +79,7 @@ class TrackedAnswer final : public Answer {
 
  private:
   TrackedExchange exchange_;
-  std::function<void()> abandoned_;
+  std::function<void(int, bool)> over_;
   std::optional<Admission::Permit> permit_;
   std::unique_ptr<Answer> inner_;
 };

@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -103,6 +104,31 @@ class Requests(unittest.TestCase):
                              (400, "special_token", "messages[1].content"))
             self.assertIn(text, answer["error"]["message"])
             self.assertEqual(server.post(CHAT, said_by("b"))[0], 200)
+
+    def test_the_access_log_has_a_line_for_each_request(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "access"
+            with serve("--access-log", str(path)) as server:
+                for body in (PROMPT, {**PROMPT, "stream": True}, {**PROMPT, "temperature": "a"}):
+                    server.ask("POST", "/v1/completions?secret", json.dumps(body),
+                               {"Content-Type": "application/json", "X-Request-Id": "mine"})
+                server.get("/nowhere%22")
+                server.get("/health")
+            lines = [json.loads(line) for line in path.read_text().splitlines()]
+        posts = [line for line in lines if line["id"] == "mine"]
+        self.assertEqual([(line["method"], line["path"], line["status"], line["complete"])
+                          for line in posts],
+                         [("POST", "/v1/completions", status, True) for status in (200, 200, 400)])
+        self.assertTrue(all(line["seconds"] > 0 and line["time"].endswith("Z") for line in posts))
+        self.assertIn(("/nowhere\"", 404), [(line["path"], line["status"]) for line in lines])
+        self.assertIn(("/health", 200), [(line["path"], line["status"]) for line in lines])
+
+    def test_an_access_log_that_cannot_be_opened_is_an_error(self):
+        end = subprocess.run([SLUICE, "serve", "--model", str(MODEL), "--port", "0",
+                              "--access-log", "/nowhere/log"], capture_output=True, text=True,
+                             timeout=PATIENCE)
+        self.assertNotEqual(end.returncode, 0)
+        self.assertIn("cannot write the access log /nowhere/log: No such file", end.stderr)
 
     def test_errors_name_no_path_of_this_machine(self):
         with serve() as server:
