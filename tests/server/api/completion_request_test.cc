@@ -256,6 +256,17 @@ TEST(CompletionRequest, WhatWouldChangeTheAnswerAndIsNotDoneIsRefusedByName) {
     const char* asks;
     const char* asks_nothing;
   } const cases[] = {
+      {"adaptive_target", "0.5", "-1.0"},
+      {"custom_logit_processor", R"("x")", "null"},
+      {"input_embeds", "[[0.5]]", "null"},
+      {"input_ids", "[1]", "[]"},
+      {"no_stop_trim", "true", "false"},
+      {"reasoning_budget", "0", "-1"},
+      {"repetition_detection", R"({"max_pattern_size":3})", "null"},
+      {"return_hidden_states", "true", "false"},
+      {"return_logprob", "true", "false"},
+      {"session_params", R"({"id":"x"})", "null"},
+      {"stop_regex", R"("a+")", "[]"},
       {"suffix", R"("x")", R"("")"},
       {"functions", "[{}]", "null"},
       {"function_call", R"({"name":"f"})", R"("none")"},
