@@ -10,10 +10,10 @@
 namespace sluice::server {
 namespace {
 
-constexpr size_t kMostShown = 1024;
+constexpr size_t kMostLogged = 1024;
 
 std::string_view Shown(std::string_view text) {
-  text = text.substr(0, kMostShown);
+  text = text.substr(0, kMostLogged);
   return text.substr(0, text::ValidPrefix(text));
 }
 
