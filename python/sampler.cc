@@ -150,7 +150,7 @@ constexpr const char* kInitSignature =
     "def __init__(self, *, vocab: int, max_requests: int = 256, max_temperature: float = 2.0, "
     "backend: str | None = None, threads: Threads | None = None) -> None";
 
-constexpr const char* kDoc =
+constexpr const char* kSamplerDoc =
     R"(Requests with their history, and the whole step from logits to tokens.
 
 Penalties, masks, bad words and the rest of SamplingParams act on each request's own history; a
@@ -216,7 +216,7 @@ void BindSampler(nb::module_& module) {
       {Py_tp_clear, reinterpret_cast<void*>(&PythonSampler::Clear)},
       {0, nullptr},
   };
-  nb::class_<PythonSampler>(module, "Sampler", nb::type_slots(slots), kDoc)
+  nb::class_<PythonSampler>(module, "Sampler", nb::type_slots(slots), kSamplerDoc)
       .def(
           "__init__",
           [](PythonSampler* self, nb::kwargs kwargs) { new (self) PythonSampler(kwargs); },

@@ -84,14 +84,14 @@ nb::object DoTopk(nb::handle scores_object, nb::handle k, nb::kwargs kwargs) {
   return output.object;
 }
 
-constexpr const char* kSignature =
+constexpr const char* kTopkSignature =
     "def topk(scores: typing.Any, k: int, *, lengths: numpy.typing.ArrayLike | None = None, "
     "hint: typing.Any = None, hint_shift: int = 0, thresholds: typing.Any = None, "
     "next_n: int = 1, sorted: bool = False, "
     "values: bool = True, out: TopkResults | None = None, backend: str | None = None, "
     "threads: Threads | None = None) -> TopkResults";
 
-constexpr const char* kDoc =
+constexpr const char* kTopkDoc =
     R"(Exactly the k largest of each row of scores, ties to the lowest index.
 
 Indices ascend, or follow the scores with ``sorted=True``; short rows end in -1. ``lengths`` has one
@@ -110,7 +110,7 @@ work with ``values=False``.
 
 void BindTopk(nb::module_& module) {
   module.def("topk", DoTopk, nb::arg("scores").none(), nb::arg("k").none(), nb::arg("kwargs"),
-             nb::sig(kSignature), kDoc);
+             nb::sig(kTopkSignature), kTopkDoc);
 }
 
 }  // namespace sluice::python

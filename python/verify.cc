@@ -93,7 +93,7 @@ nb::object DoVerify(nb::handle logits_object, nb::handle drafts_object, nb::hand
   return output.object;
 }
 
-constexpr const char* kDoc =
+constexpr const char* kVerifyDoc =
     R"(Verifies draft tokens: how many the target model agrees with, and the token that follows.
 
 ``drafts``: one list of token ids for each request (or a 2-D array); a request with n drafts owns
@@ -123,7 +123,7 @@ void BindVerify(nb::module_& module) {
           "draft_cuts: Cuts | None = None, out: TokenResults | None = None, "
           "logprobs: int | None = None, logprob_mode: str | None = None",
           "TokenResults")),
-      kDoc);
+      kVerifyDoc);
 }
 
 }  // namespace sluice::python

@@ -233,7 +233,7 @@ that are allowed.
     >>> head.topk(np.array([[1, 3, 2]], np.float32), 2).values
     array([[3., 2.]], dtype=float32))";
 
-constexpr const char* kSampleDoc =
+constexpr const char* kHeadSampleDoc =
     R"(Samples one token a hidden state: the ids and statuses of ``dense_head`` and ``sample``.
 
 ``with_cuts=True`` adds the Cuts. Those of top-p without top-k take far more than the token does.
@@ -292,7 +292,7 @@ void BindCertifiedHead(nb::module_& module) {
                                 "bitmask: typing.Any = None, out: TokenResults | None = None, "
                                 "with_cuts: bool = False, draw_method: str | None = None",
                                 "TokenResults")),
-           kSampleDoc)
+           kHeadSampleDoc)
       .def(
           "save",
           [](const PythonCertifiedHead& self, nb::handle path) {

@@ -53,13 +53,13 @@ nb::object DoDenseHead(nb::handle weight_object, nb::handle hidden_object, nb::k
   return made.object;
 }
 
-constexpr const char* kSignature =
+constexpr const char* kDenseHeadSignature =
     "def dense_head(weight: typing.Any, hidden: typing.Any, *, bias: typing.Any = None, "
     "query_start_loc: numpy.typing.ArrayLike | None = None, out: typing.Any = None, "
     "backend: str | None = None, threads: Threads | None = None) "
     "-> numpy.typing.NDArray[numpy.float32]";
 
-constexpr const char* kDoc =
+constexpr const char* kDenseHeadDoc =
     R"(The vocabulary projection: hidden [positions, dim] times weight [vocab, dim], plus bias.
 
 The sums run in a fixed order, so the bits are the same on every backend, for any batch.
@@ -74,7 +74,7 @@ position of each request is projected. ``out``: float32, [positions or requests,
 
 void BindDenseHead(nb::module_& module) {
   module.def("dense_head", DoDenseHead, nb::arg("weight").none(), nb::arg("hidden").none(),
-             nb::arg("kwargs"), nb::sig(kSignature), kDoc);
+             nb::arg("kwargs"), nb::sig(kDenseHeadSignature), kDenseHeadDoc);
 }
 
 }  // namespace sluice::python

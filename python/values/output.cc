@@ -62,7 +62,7 @@ std::string Repr(nb::handle self) {
   return repr.append("'").append(Name(output.end)).append("')");
 }
 
-constexpr const char* kDoc =
+constexpr const char* kOutputDoc =
     R"(What an engine's client has to say about one request.
 
 ``text`` and ``ids`` are what is new, all so far, or everything at the end, as the request's mode says;
@@ -129,7 +129,7 @@ void RequestOutput::ThrowIfFailed() const {
 }
 
 void BindOutput(nb::module_& module) {
-  nb::class_<RequestOutput>(module, "Output", kDoc)
+  nb::class_<RequestOutput>(module, "Output", kOutputDoc)
       .def_prop_ro(
           "id", [](const RequestOutput& output) { return output.head.id; },
           "The request, as submit has named it.")

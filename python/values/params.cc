@@ -73,8 +73,8 @@ SamplingParams FromKeywords(SamplingParams params, nb::kwargs kwargs) {
   return params;
 }
 
-nb::dict Describe(const char* name, const char* type, nb::object default_value, nb::object range,
-                  const char* json, const char* help) {
+nb::dict Described(const char* name, const char* type, nb::object default_value, nb::object range,
+                   const char* json, const char* help) {
   nb::dict info;
   info["name"] = name;
   info["type"] = type;
@@ -91,21 +91,21 @@ nb::object RangeObject(const ParamRange& range) {
 nb::list Parameters() {
   const SamplingParams defaults;
   nb::list list;
-#define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help)         \
-  list.append(Describe(#name, SLUICE_PYTHON_TYPE_##type, ToPython(defaults.name), \
-                       RangeObject(range), json, help));
-#define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help)        \
-  list.append(Describe(#name, SLUICE_PYTHON_TYPE_##type, ToPython(defaults.name), \
-                       RangeObject(range), json, help));
+#define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help)          \
+  list.append(Described(#name, SLUICE_PYTHON_TYPE_##type, ToPython(defaults.name), \
+                        RangeObject(range), json, help));
+#define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help)         \
+  list.append(Described(#name, SLUICE_PYTHON_TYPE_##type, ToPython(defaults.name), \
+                        RangeObject(range), json, help));
 #define SLUICE_OPTIONAL_PARAM(type, name, range, json, help) \
   list.append(                                               \
-      Describe(#name, SLUICE_PYTHON_TYPE_##type, nb::none(), RangeObject(range), json, help));
-#define SLUICE_CHOICE_PARAM(type, name, default_value, json, help)                            \
-  list.append(Describe(#name, SLUICE_PYTHON_TYPE_##type, ToPython(defaults.name), nb::none(), \
-                       json, help));
-#define SLUICE_LIST_PARAM(type, name, json, help)                                             \
-  list.append(Describe(#name, SLUICE_PYTHON_TYPE_##type, ToPython(defaults.name), nb::none(), \
-                       json, help));
+      Described(#name, SLUICE_PYTHON_TYPE_##type, nb::none(), RangeObject(range), json, help));
+#define SLUICE_CHOICE_PARAM(type, name, default_value, json, help)                             \
+  list.append(Described(#name, SLUICE_PYTHON_TYPE_##type, ToPython(defaults.name), nb::none(), \
+                        json, help));
+#define SLUICE_LIST_PARAM(type, name, json, help)                                              \
+  list.append(Described(#name, SLUICE_PYTHON_TYPE_##type, ToPython(defaults.name), nb::none(), \
+                        json, help));
 #include "sluice/params.def"
   return list;
 }

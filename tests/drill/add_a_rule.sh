@@ -18,10 +18,10 @@ cuda=OFF
 if command -v nvcc >/dev/null; then
   if [[ "${SLUICE_DRILL_CUDA:-}" == compile ]] || nvidia-smi -L >/dev/null 2>&1; then cuda=ON; fi
 fi
-# -O1 and -O0: compiling takes nearly all of the time.
+# -O0: compiling takes nearly all of the time.
 cuda_flags="-O0 -DNDEBUG"
 if [[ $cuda == ON ]] && grep -q Ofast-compile <(nvcc --help); then cuda_flags+=" -Ofc max"; fi
-cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG" \
+cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" \
   -DSLUICE_CUDA=$cuda -DCMAKE_CUDA_ARCHITECTURES=90a-real \
   -DCMAKE_CUDA_FLAGS_RELEASE="$cuda_flags" -DSLUICE_BUILD_TESTS=OFF -DSLUICE_BUILD_CLI=OFF \
   -DSLUICE_BUILD_EXAMPLES=OFF >configure.log
