@@ -11,7 +11,7 @@
 namespace sluice::test {
 namespace {
 
-constexpr char kPath[] = "/v1/completions";
+constexpr char kCompletions[] = "/v1/completions";
 constexpr char kOne[] = "Authorization: Bearer one\r\n";
 constexpr char kTwo[] = "Authorization: Bearer two\r\n";
 
@@ -72,15 +72,15 @@ TEST(ServerFairness, ChoicesAreWhatIsCounted) {
   const RunningHttp running(options, AlphabetScript(8, milliseconds(5)));
   EXPECT_EQ(running.Get("/ready").status, 200);
   TestClient stream = running.Connect();
-  stream.Send(TestClient::Request("POST", kPath, Asking("a", 4000, R"(,"n":4,"stream":true)")));
+  stream.Send(TestClient::Request("POST", kCompletions, Asking("a", 4000, R"(,"n":4,"stream":true)")));
   EXPECT_EQ(stream.ReadHead().status, 200);
   EXPECT_EQ(running.Get("/ready").status, 503);
-  EXPECT_EQ(running.Post(kPath, Asking("a", 1)).status, 503);
+  EXPECT_EQ(running.Post(kCompletions, Asking("a", 1)).status, 503);
   stream.Reset();
   EXPECT_TRUE(Becomes([&] { return running.Get("/ready").status == 200; }));
-  const TestResponse refused = running.Post(kPath, Asking("a", 1, R"(,"n":5)"));
+  const TestResponse refused = running.Post(kCompletions, Asking("a", 1, R"(,"n":5)"));
   EXPECT_EQ(refused.status, 503);
-  EXPECT_EQ(running.Post(kPath, Asking("a", 1, R"(,"n":4)")).status, 200);
+  EXPECT_EQ(running.Post(kCompletions, Asking("a", 1, R"(,"n":4)")).status, 200);
 }
 
 TEST(ServerFairness, AKeyHasItsChoicesAndAnotherKeyAPlace) {
@@ -88,16 +88,16 @@ TEST(ServerFairness, AKeyHasItsChoicesAndAnotherKeyAPlace) {
   options.max_requests_per_key = 3;
   options.max_requests = 6;
   const RunningHttp running(options, AlphabetScript(8, milliseconds(5)));
-  const TestResponse refused = running.Post(kPath, Asking("a", 1, R"(,"n":4)"), kOne);
+  const TestResponse refused = running.Post(kCompletions, Asking("a", 1, R"(,"n":4)"), kOne);
   EXPECT_EQ(refused.status, 429);
   EXPECT_EQ(refused["retry-after"], "1");
   EXPECT_EQ(ErrorOf(refused).code, "rate_limit_exceeded");
   TestClient stream = running.Connect();
   stream.Send(
-      TestClient::Request("POST", kPath, Asking("a", 4000, R"(,"n":3,"stream":true)"), kOne));
+      TestClient::Request("POST", kCompletions, Asking("a", 4000, R"(,"n":3,"stream":true)"), kOne));
   EXPECT_EQ(stream.ReadHead().status, 200);
-  EXPECT_EQ(running.Post(kPath, Asking("a", 1), kOne).status, 429);
-  EXPECT_EQ(running.Post(kPath, Asking("a", 1), kTwo).status, 200);
+  EXPECT_EQ(running.Post(kCompletions, Asking("a", 1), kOne).status, 429);
+  EXPECT_EQ(running.Post(kCompletions, Asking("a", 1), kTwo).status, 200);
 }
 
 TEST(ServerFairness, ABodyThatLeavesNoRoomForOthersIsRefused) {
@@ -132,8 +132,8 @@ TEST(ServerFairness, ABodyThatLeavesNoRoomForOthersIsRefused) {
   };
   EXPECT_TRUE(Becomes([&] { return inflight() == 100'000; }));
   const std::string space(20'000, ' ');
-  EXPECT_EQ(running.Post(kPath, space + Asking("a", 1)).status, 200);
-  EXPECT_EQ(running.Post(kPath, space + space + space + space + space + Asking("a", 1)).status,
+  EXPECT_EQ(running.Post(kCompletions, space + Asking("a", 1)).status, 200);
+  EXPECT_EQ(running.Post(kCompletions, space + space + space + space + space + Asking("a", 1)).status,
             503);
   half.Send(std::string(10'000 - Asking("a", 1).size(), ' ') + Asking("a", 1));
   EXPECT_EQ(half.Read().status, 200);
@@ -143,19 +143,19 @@ TEST(ServerFairness, ABodyThatLeavesNoRoomForOthersIsRefused) {
 TEST(ServerFairness, KeysMayChangeWhileStreamsGoOn) {
   RunningHttp running(TwoKeys(), AlphabetScript(8, milliseconds(5)));
   TestClient stream = running.Connect();
-  stream.Send(TestClient::Request("POST", kPath, Asking("a", 40, kStreams), kOne));
+  stream.Send(TestClient::Request("POST", kCompletions, Asking("a", 40, kStreams), kOne));
   EXPECT_EQ(stream.ReadHead().status, 200);
   running.server().SetApiKeys({"two", "three"});
-  EXPECT_EQ(running.Post(kPath, Asking("a", 1), kOne).status, 401);
-  EXPECT_EQ(running.Post(kPath, Asking("a", 1), kTwo).status, 200);
-  EXPECT_EQ(running.Post(kPath, Asking("a", 1), "Authorization: Bearer three\r\n").status, 200);
+  EXPECT_EQ(running.Post(kCompletions, Asking("a", 1), kOne).status, 401);
+  EXPECT_EQ(running.Post(kCompletions, Asking("a", 1), kTwo).status, 200);
+  EXPECT_EQ(running.Post(kCompletions, Asking("a", 1), "Authorization: Bearer three\r\n").status, 200);
   std::string body;
   while (stream.ReadChunk(body)) {
   }
   EXPECT_TRUE(body.ends_with("data: [DONE]\n\n")) << body;
   EXPECT_THROW(running.server().SetApiKeys({}), Error);
   EXPECT_THROW(running.server().SetApiKeys({"a key"}), Error);
-  EXPECT_EQ(running.Post(kPath, Asking("a", 1), kTwo).status, 200);
+  EXPECT_EQ(running.Post(kCompletions, Asking("a", 1), kTwo).status, 200);
 }
 
 }  // namespace
