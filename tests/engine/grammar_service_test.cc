@@ -113,6 +113,19 @@ TEST(GrammarService, ACachedGrammarBeginsWithoutAWorker) {
   Drain(script.engine, {&script.client});
 }
 
+// The first clients of two engines have the same number.
+TEST(GrammarService, ClientsOfTwoEnginesAreTwo) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  const auto service = ServiceOf(*library, {.compilers = 1, .max_client_jobs = 1});
+  ScriptEngine one(*service, Script()), two(*service, Script());
+  ASSERT_EQ(one.client.id.slot, two.client.id.slot);
+  for (int i = 0; i < 8; ++i) one.client.Submit(GrammarRequest(WideSchema(300, i), 1, 4));
+  const RequestAddress other = two.client.Submit(GrammarRequest(WideSchema(30, 9), 1, 4));
+  Drain(two.engine, {&two.client});
+  EXPECT_NE(two.client.Of(other).end, GenerationEnd::kRejected) << two.client.Of(other).message;
+  Drain(one.engine, {&one.client});
+}
+
 TEST(GrammarService, RefusesOptionsOutOfRange) {
   SLUICE_NEEDS_GRAMMAR(library);
   EXPECT_EQ(SentenceOf([&] { ServiceOf(*library, {.compilers = 0}); }),

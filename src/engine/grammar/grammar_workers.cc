@@ -113,7 +113,7 @@ std::shared_ptr<RequestGrammar> GrammarWorkers::Add(int32_t client, const Output
   }
   {
     const std::lock_guard lock(mutex_);
-    if (!jobs_.Add(client, grammar, request, options_.max_client_jobs)) {
+    if (!jobs_.Add({&counters, client}, grammar, request, options_.max_client_jobs)) {
       throw Error(ErrorCode::kExhausted, "grammars of one client that are not yet compiled",
                   ToText(int64_t{options_.max_client_jobs} + 1),
                   RangeText(0, options_.max_client_jobs));
