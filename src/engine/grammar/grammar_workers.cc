@@ -108,7 +108,8 @@ std::shared_ptr<RequestGrammar> GrammarWorkers::Add(int32_t client, const Output
   auto request = std::make_shared<RequestGrammar>(*this, counters);
   const std::optional<Grammar> cached = compiler_.Find(grammar.kind, grammar.text, grammar.options);
   if (cached.has_value()) {
-    request->Begin(*cached);
+    request->BeginUnfilled(*cached);
+    fills_.Post(request);
     return request;
   }
   {
@@ -166,7 +167,10 @@ void GrammarWorkers::Compile() {
 }
 
 void GrammarWorkers::RunFills() {
-  while (const std::shared_ptr<RequestGrammar> request = fills_.Take()) request->Fill();
+  while (const std::shared_ptr<RequestGrammar> request = fills_.Take()) {
+    request->Fill();
+    filled_.fetch_add(1, std::memory_order_release);
+  }
 }
 
 }  // namespace sluice::engine
