@@ -13,7 +13,8 @@ class CompileQueueTest : public ::testing::Test {
   // The request lives until the test ends.
   bool Add(int32_t client, const std::string& text, int64_t most = 100) {
     kept_.push_back(Request());
-    return queue_.Add(client, {.kind = GrammarKind::kRegex, .text = text}, kept_.back(), most);
+    return queue_.Add({&counters_, client}, {.kind = GrammarKind::kRegex, .text = text},
+                      kept_.back(), most);
   }
   std::shared_ptr<RequestGrammar> Request() {
     return std::make_shared<RequestGrammar>(*none_, counters_);

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <thread>
 
+#include "engine/grammar/grammar_workers.h"
 #include "sluice/script_runner.hpp"
 #include "tests/engine/engine_grammar_fixture.h"
 
@@ -111,6 +112,39 @@ TEST(GrammarService, ACachedGrammarBeginsWithoutAWorker) {
   EXPECT_EQ(script.engine.counters().compiling, 0);
   EXPECT_EQ(script.engine.counters().waiting, 1);
   Drain(script.engine, {&script.client});
+}
+
+TEST(GrammarService, AFillerMakesTheFirstMaskOfACachedGrammar) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  const auto service = ServiceOf(*library);
+  ScriptEngine script(*service, Script());
+  script.client.Submit(GrammarRequest(kSchemas[0].schema, 1, 1));
+  Drain(script.engine, {&script.client});
+  // The draw of the one token leaves a mask to fill.
+  const auto await_filled = [&](int64_t count) {
+    for (int i = 0; i < 10000 && service->workers().filled() < count; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(service->workers().filled(), count);
+  };
+  await_filled(1);
+  script.client.Submit(GrammarRequest(kSchemas[0].schema, 1, 1));
+  await_filled(2);  // before any step
+  Drain(script.engine, {&script.client});
+  EXPECT_EQ(script.engine.counters().mask_waits, 0);
+}
+
+// The first clients of two engines have the same number.
+TEST(GrammarService, ClientsOfTwoEnginesAreTwo) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  const auto service = ServiceOf(*library, {.compilers = 1, .max_client_jobs = 1});
+  ScriptEngine one(*service, Script()), two(*service, Script());
+  ASSERT_EQ(one.client.id.slot, two.client.id.slot);
+  for (int i = 0; i < 8; ++i) one.client.Submit(GrammarRequest(WideSchema(300, i), 1, 4));
+  const RequestAddress other = two.client.Submit(GrammarRequest(WideSchema(30, 9), 1, 4));
+  Drain(two.engine, {&two.client});
+  EXPECT_NE(two.client.Of(other).end, GenerationEnd::kRejected) << two.client.Of(other).message;
+  Drain(one.engine, {&one.client});
 }
 
 TEST(GrammarService, RefusesOptionsOutOfRange) {

@@ -20,8 +20,15 @@ namespace sluice::engine {
 // A longer text may take long to compile.
 constexpr size_t kLongText = size_t{8} << 10;
 
+// Engines number their clients each for itself.
+struct CompileClient {
+  const MaskCounters* engine = nullptr;  // an engine has one
+  int32_t slot = -1;
+  friend bool operator==(const CompileClient&, const CompileClient&) = default;
+};
+
 struct CompileJob {
-  int32_t client = -1;
+  CompileClient client;
   OutputGrammar grammar;
   // Those that have not gone meanwhile.
   std::vector<std::weak_ptr<RequestGrammar>> requests;
@@ -39,7 +46,7 @@ class CompileQueue {
   explicit CompileQueue(int32_t workers) : most_running_(std::max(workers - 1, 1)) {}
 
   // False: the client has too many.
-  bool Add(int32_t client, const OutputGrammar& grammar,
+  bool Add(CompileClient client, const OutputGrammar& grammar,
            const std::shared_ptr<RequestGrammar>& request, int64_t most) {
     const size_t hash = std::hash<std::string>{}(grammar.text);
     for (auto* jobs : {&waiting_, &running_}) {
@@ -80,7 +87,7 @@ class CompileQueue {
     if (best == waiting_.end()) return nullptr;
     running_.splice(running_.end(), waiting_, best);
     // Its client's others go after those of the rest.
-    const int32_t client = running_.back().client;
+    const CompileClient client = running_.back().client;
     std::list<CompileJob> others;
     for (auto job = waiting_.begin(); job != waiting_.end();) {
       const auto next = std::next(job);

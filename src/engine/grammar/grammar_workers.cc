@@ -108,12 +108,13 @@ std::shared_ptr<RequestGrammar> GrammarWorkers::Add(int32_t client, const Output
   auto request = std::make_shared<RequestGrammar>(*this, counters);
   const std::optional<Grammar> cached = compiler_.Find(grammar.kind, grammar.text, grammar.options);
   if (cached.has_value()) {
-    request->Begin(*cached);
+    request->BeginUnfilled(*cached);
+    fills_.Post(request);
     return request;
   }
   {
     const std::lock_guard lock(mutex_);
-    if (!jobs_.Add(client, grammar, request, options_.max_client_jobs)) {
+    if (!jobs_.Add({&counters, client}, grammar, request, options_.max_client_jobs)) {
       throw Error(ErrorCode::kExhausted, "grammars of one client that are not yet compiled",
                   ToText(int64_t{options_.max_client_jobs} + 1),
                   RangeText(0, options_.max_client_jobs));
@@ -166,7 +167,10 @@ void GrammarWorkers::Compile() {
 }
 
 void GrammarWorkers::RunFills() {
-  while (const std::shared_ptr<RequestGrammar> request = fills_.Take()) request->Fill();
+  while (const std::shared_ptr<RequestGrammar> request = fills_.Take()) {
+    request->Fill();
+    filled_.fetch_add(1, std::memory_order_release);
+  }
 }
 
 }  // namespace sluice::engine

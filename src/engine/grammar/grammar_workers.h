@@ -44,7 +44,8 @@ class GrammarWorkers {
   std::span<const int32_t> stop_tokens() const { return stop_tokens_; }
   FillQueue& fills() { return fills_; }
 
-  // Begins with one that is in the cache. Throws Error where it cannot be taken.
+  // One that is in the cache begins at once, and a filler makes its first mask. Throws Error where
+  // it cannot be taken.
   std::shared_ptr<RequestGrammar> Add(int32_t client, const OutputGrammar& grammar,
                                       MaskCounters& counters);
 
@@ -52,6 +53,9 @@ class GrammarWorkers {
   int64_t compiled() const { return compiled_.load(std::memory_order_acquire); }
   // Until there are more, or the time is over.
   void AwaitCompiled(int64_t than, std::chrono::nanoseconds time);
+
+  // Requests that the fillers have taken and are done with.
+  int64_t filled() const { return filled_.load(std::memory_order_acquire); }
 
  private:
   void Compile();
@@ -63,6 +67,7 @@ class GrammarWorkers {
   std::vector<int32_t> stop_tokens_;
   GrammarCompiler compiler_;
   FillQueue fills_;
+  std::atomic<int64_t> filled_ = 0;
 
   std::mutex mutex_;  // of what follows
   std::condition_variable may_begin_;

@@ -11,10 +11,20 @@ namespace sluice::engine {
 
 void RequestGrammar::Begin(const Grammar& grammar) {
   const std::lock_guard lock(mutex_);
-  words_.resize((static_cast<size_t>(grammar.vocab()) + 31) / 32);
-  matcher_.emplace(grammar);
+  BeginLocked(grammar);
   FillLocked();
   state_.store(State::kReady, std::memory_order_release);
+}
+
+void RequestGrammar::BeginUnfilled(const Grammar& grammar) {
+  const std::lock_guard lock(mutex_);
+  BeginLocked(grammar);
+  state_.store(State::kReady, std::memory_order_release);
+}
+
+void RequestGrammar::BeginLocked(const Grammar& grammar) {
+  words_.resize((static_cast<size_t>(grammar.vocab()) + 31) / 32);
+  matcher_.emplace(grammar);
 }
 
 void RequestGrammar::Fail(ErrorCode code, std::string_view message,

@@ -41,8 +41,10 @@ class RequestGrammar final : public DrawMask, public std::enable_shared_from_thi
   std::span<const int32_t> Await() override;
   void Drew(int32_t token) override;
 
-  // A worker's, one of the two, once.
+  // Once, one of the three. With its first mask, which may take long: a worker's.
   void Begin(const Grammar& grammar);
+  // A filler or the draw makes the first mask: the engine's.
+  void BeginUnfilled(const Grammar& grammar);
   void Fail(ErrorCode code, std::string_view message, std::string_view parameter) noexcept;
 
   // A worker's: what the last draw left to do, unless it has been done.
@@ -50,6 +52,7 @@ class RequestGrammar final : public DrawMask, public std::enable_shared_from_thi
 
  private:
   friend class FillQueue;
+  void BeginLocked(const Grammar& grammar);
   void FillLocked();
 
   GrammarWorkers& workers_;
