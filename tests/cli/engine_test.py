@@ -261,7 +261,7 @@ class Ends(unittest.TestCase):
                 (("generate", "a", "--engine", "127.0.0.1:80"), "tcp://HOST:PORT"),
                 (("replay", "-", "--engine", "ipc://"), "tcp://HOST:PORT"),
                 (("engine", "--max-requests", "0"), "--max-requests = 0 is not allowed: a "),
-                (("engine", "--step-tokens", "0"), "--step-tokens = 0 is not allowed: a "),
+                (("engine", "--step-tokens", "-1"), "--step-tokens = -1 is not allowed: a "),
                 (("engine", "--cache-tokens", "-1"), "--cache-tokens = -1 is not allowed: a "),
                 (("engine", "--steps-in-flight", "2"),
                  "--steps-in-flight = 2 is not allowed: a "),

@@ -280,7 +280,7 @@ TEST_P(LayerParts, ElementwiseFunctionsHaveTheReferencesBits) {
 }
 
 std::string NameOf(const testing::TestParamInfo<const LayerTable*>& table) {
-  constexpr const char* kNames[] = {"ref", "avx2", "avx512", "avx512_vnni"};
+  constexpr const char* kNames[] = {"ref", "cpu_avx2", "cpu_avx512", "cpu_avx512vnni"};
   return kNames[table.index];
 }
 

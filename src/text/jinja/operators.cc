@@ -47,11 +47,18 @@ Value Repeated(Run& run, const Value& of, int64_t count) {
 
 // A sum of texts of which one is Markup: the other is escaped.
 Value Joined(Run& run, const Value& left, const Value& right) {
-  const auto part = [&](const Value& value) {
-    run.Charge(value.AsString()->size());
-    return value.IsMarkup() ? *value.AsString() : Escaped(*value.AsString());
-  };
-  return OwnIf(IsOwn(left) && IsOwn(right), run.Made(part(left) + part(right), true));
+  ChatText made;
+  for (const Value* value : {&left, &right}) {
+    run.Charge(value->AsString()->size());
+    if (value->IsMarkup()) {
+      AppendValue(run, *value, made);
+    } else if (IsOwn(*value)) {
+      AppendOwn(made, Escaped(*value->AsString()));
+    } else {
+      AppendForeign(made, Escaped(*value->AsString()));
+    }
+  }
+  return run.Made(std::move(made), true);
 }
 
 // Python's: the rest has the sign of the divisor, and is exact.
