@@ -72,7 +72,8 @@ TEST(ServerFairness, ChoicesAreWhatIsCounted) {
   const RunningHttp running(options, AlphabetScript(8, milliseconds(5)));
   EXPECT_EQ(running.Get("/ready").status, 200);
   TestClient stream = running.Connect();
-  stream.Send(TestClient::Request("POST", kCompletions, Asking("a", 4000, R"(,"n":4,"stream":true)")));
+  stream.Send(
+      TestClient::Request("POST", kCompletions, Asking("a", 4000, R"(,"n":4,"stream":true)")));
   EXPECT_EQ(stream.ReadHead().status, 200);
   EXPECT_EQ(running.Get("/ready").status, 503);
   EXPECT_EQ(running.Post(kCompletions, Asking("a", 1)).status, 503);
@@ -93,8 +94,8 @@ TEST(ServerFairness, AKeyHasItsChoicesAndAnotherKeyAPlace) {
   EXPECT_EQ(refused["retry-after"], "1");
   EXPECT_EQ(ErrorOf(refused).code, "rate_limit_exceeded");
   TestClient stream = running.Connect();
-  stream.Send(
-      TestClient::Request("POST", kCompletions, Asking("a", 4000, R"(,"n":3,"stream":true)"), kOne));
+  stream.Send(TestClient::Request("POST", kCompletions,
+                                  Asking("a", 4000, R"(,"n":3,"stream":true)"), kOne));
   EXPECT_EQ(stream.ReadHead().status, 200);
   EXPECT_EQ(running.Post(kCompletions, Asking("a", 1), kOne).status, 429);
   EXPECT_EQ(running.Post(kCompletions, Asking("a", 1), kTwo).status, 200);
@@ -133,8 +134,9 @@ TEST(ServerFairness, ABodyThatLeavesNoRoomForOthersIsRefused) {
   EXPECT_TRUE(Becomes([&] { return inflight() == 100'000; }));
   const std::string space(20'000, ' ');
   EXPECT_EQ(running.Post(kCompletions, space + Asking("a", 1)).status, 200);
-  EXPECT_EQ(running.Post(kCompletions, space + space + space + space + space + Asking("a", 1)).status,
-            503);
+  EXPECT_EQ(
+      running.Post(kCompletions, space + space + space + space + space + Asking("a", 1)).status,
+      503);
   half.Send(std::string(10'000 - Asking("a", 1).size(), ' ') + Asking("a", 1));
   EXPECT_EQ(half.Read().status, 200);
   EXPECT_TRUE(Becomes([&] { return inflight() == 0; })) << inflight();
@@ -148,7 +150,8 @@ TEST(ServerFairness, KeysMayChangeWhileStreamsGoOn) {
   running.server().SetApiKeys({"two", "three"});
   EXPECT_EQ(running.Post(kCompletions, Asking("a", 1), kOne).status, 401);
   EXPECT_EQ(running.Post(kCompletions, Asking("a", 1), kTwo).status, 200);
-  EXPECT_EQ(running.Post(kCompletions, Asking("a", 1), "Authorization: Bearer three\r\n").status, 200);
+  EXPECT_EQ(running.Post(kCompletions, Asking("a", 1), "Authorization: Bearer three\r\n").status,
+            200);
   std::string body;
   while (stream.ReadChunk(body)) {
   }

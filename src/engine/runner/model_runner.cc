@@ -359,12 +359,11 @@ void ModelRunner::Impl::Compute(std::span<const StepRow> rows) {
     store.Add(result);
   }
   ++stats_.steps;
-  store.Finish(
-      {.forward_ns = stats_.forward_ns - before.forward_ns,
-       .head_ns = stats_.head_ns - before.head_ns,
-       .select_ns = stats_.select_ns - before.select_ns},
-      {.tried = stats_.draft_tokens - before.draft_tokens,
-       .accepted = stats_.accepted_draft_tokens - before.accepted_draft_tokens});
+  store.Finish({.forward_ns = stats_.forward_ns - before.forward_ns,
+                .head_ns = stats_.head_ns - before.head_ns,
+                .select_ns = stats_.select_ns - before.select_ns},
+               {.tried = stats_.draft_tokens - before.draft_tokens,
+                .accepted = stats_.accepted_draft_tokens - before.accepted_draft_tokens});
 }
 
 void ModelRunner::Impl::ListRow(const StepRow& row) {
