@@ -24,8 +24,8 @@ struct DraftRequest {
 
 class DraftStage {
  public:
-  // A step has drafts while its rows with them are at most so many: the weights are read once for
-  // all of them.
+  // The most rows of a step with drafts, theirs included: the weights are read once for all of
+  // them.
   static constexpr int64_t kMostRows = 16;
 
   // most: drafts of a request in a step. widest: entries of a token's list of log-probabilities.
