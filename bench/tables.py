@@ -76,6 +76,10 @@ TABLES = [
           rows=[of((shown if sampler == "vLLM" else "", sampler), {"task": task, "sampler": sampler})
                 for shown, task in REQUESTS for sampler in ("vLLM", "Sluice")],
           columns=each("batch", 1, 32, 128, 256)),
+    table("drafts", "drafts-cpu.json", heads=("text",), value="cpu_us", decimals=0,
+          rows=[of(task, {"task": task}) for task in ("repeating, greedy", "repeating, T = 0.8", "a story, greedy",
+                                                      "a story, T = 1")],
+          columns=[of("no drafts", {"drafts": 0}), *(of(f"up to {n}", {"drafts": n}) for n in (4, 8, 15))]),
     table("gpu-cake", "cuda-h200-peers-cake.json", heads=("parameters", "sampler"), value="peer_ns/1000",
           decimals=1,
           rows=[of((f"k = {k}, p = 0.9" if index == 0 else "", shown), {"task": f"sample-k{k}-p0.9", "peer": peer})

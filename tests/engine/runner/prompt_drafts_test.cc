@@ -63,7 +63,7 @@ TEST(DraftPace, GivesUpForAWhileWhereDraftsAreWrong) {
     drafted += drafts;
     if (drafts > 0) pace.Take(drafts, 0);
   }
-  EXPECT_LE(drafted, 12);  // of 1000 steps
+  EXPECT_LE(drafted, 16);  // of 1000 steps
 }
 
 TEST(DraftPace, GrowsWhileDraftsAreRight) {
