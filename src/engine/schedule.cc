@@ -7,6 +7,7 @@
 namespace sluice::engine {
 namespace {
 
+constexpr int32_t kPatience = 32;  // steps in which a request may be overtaken for want of pages
 constexpr int kMostRefusals = 8;   // requests that are looked at in a step and do not fit
 constexpr int64_t kKeptShare = 8;  // of slots and pages, one part is for groups that have none
 
@@ -110,7 +111,7 @@ void Schedule::CountNew(const LiveRequest& request, int64_t sign) {
 
 void Schedule::Enqueue(LiveRequest& request, bool is_first) {
   request.phase = RequestPhase::kWaiting;
-  Turns::Enqueue(request, is_first);
+  turns_.Enqueue(request, is_first);
   ++waiting_;
 }
 
@@ -213,12 +214,17 @@ void Schedule::PlanPrompts(PlannedStep& step) {
     Group* const group =
         turns_.Next([&](const Group& its) { return refusals < kMostRefusals && MayBegin(its); });
     if (group == nullptr) return;
+    turns_.Serve(*group);
     if (group->filling > 0) {
       AddChunk(NextFilling(*group), step);
-    } else if (!Admit(*group->first_waiting, step)) {
-      group->is_passed = true;
-      ++refusals;
+      continue;
     }
+    LiveRequest& first = *group->first_waiting;
+    if (Admit(first, step)) continue;
+    group->is_passed = true;
+    ++refusals;
+    // Those that need few pages would take them for ever.
+    if (++first.refusals >= kPatience) refusals = kMostRefusals;
   }
 }
 

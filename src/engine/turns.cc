@@ -3,12 +3,6 @@
 #include <algorithm>
 
 namespace sluice::engine {
-namespace {
-
-bool ServedLess(const Group* a, const Group* b) { return a->served < b->served; }
-
-}  // namespace
-
 void Turns::Join(LiveRequest& request) {
   const bool is_named = request.group_id != 0;
   std::unique_ptr<Group>& place =
@@ -21,12 +15,7 @@ void Turns::Join(LiveRequest& request) {
     throw;
   }
   Group& group = *place;
-  if (group.members == 0) {
-    group = {.is_named = is_named};
-    if (groups_.size() > 1) {  // it is the last one
-      group.served = (*std::min_element(groups_.begin(), groups_.end() - 1, ServedLess))->served;
-    }
-  }
+  if (group.members == 0) group = {.is_named = is_named};
   ++group.members;
   request.group = &group;
 }
@@ -41,12 +30,20 @@ void Turns::Leave(LiveRequest& request) {
 
 void Turns::Enqueue(LiveRequest& request, bool is_first) {
   Group& group = *request.group;
-  LiveRequest* before = group.last_waiting;
-  while (before != nullptr &&
-         (is_first ? before->priority >= request.priority : before->priority > request.priority)) {
-    before = before->previous;
+  if (group.first_waiting == nullptr && group.filling == 0) {
+    group.served = std::max(group.served, level_);
   }
-  LiveRequest* const after = before != nullptr ? before->next : group.first_waiting;
+  LiveRequest* before = nullptr;
+  LiveRequest* after = nullptr;
+  if (is_first) {
+    after = group.first_waiting;
+    while (after != nullptr && after->priority < request.priority) after = after->next;
+    before = after != nullptr ? after->previous : group.last_waiting;
+  } else {
+    before = group.last_waiting;
+    while (before != nullptr && before->priority > request.priority) before = before->previous;
+    after = before != nullptr ? before->next : group.first_waiting;
+  }
   request.previous = before;
   request.next = after;
   (before != nullptr ? before->next : group.first_waiting) = &request;

@@ -1,17 +1,18 @@
 // Turns: the one rule of order among requests.
 //
 // Requests form groups (EngineRequest::group). The prompt tokens of a step go to the group that has
-// been given the fewest tokens, of prompts and outputs, since it came; one that comes starts level
-// with the one that has the fewest. A request begins only where no other group that waits has fewer
-// running ones: so groups have the same number of slots, and of tokens of outputs in a step. Within
-// a group the lower priority comes first, then the earlier request: a priority orders the requests
-// of its group alone.
+// been given the fewest tokens, of prompts and outputs. One that begins to wait starts no lower
+// than the group that prompt tokens went to last: time without prompts is no credit. A request
+// begins only where no other group that waits has fewer running ones: so groups have the same
+// number of slots, and of tokens of outputs in a step. Within a group the lower priority comes
+// first, then the earlier request: a priority orders the requests of its group alone.
 //
 // An eighth of the slots and pages is kept for groups without a running request: the first request
 // of a group need not wait until one of another has ended. Requests without a group of their own
 // take these too.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
@@ -44,11 +45,13 @@ class Turns {
   void Leave(LiveRequest& request);
 
   // To its place in the queue of its group; `is_first`: before those of its priority.
-  static void Enqueue(LiveRequest& request, bool is_first);
+  void Enqueue(LiveRequest& request, bool is_first);
   static void Unlink(LiveRequest& request);
   LiveRequest* AnyWaiting() const;
 
   void BeginStep();
+  // The group is given prompt tokens.
+  void Serve(const Group& group) { level_ = std::max(level_, group.served); }
   // The group to serve next in this step; null: there is none. `may_begin` is whether the first
   // request that waits in a group may, as far as that is known.
   template <typename MayBegin>
@@ -76,6 +79,7 @@ class Turns {
   std::vector<std::unique_ptr<Group>> of_client_;
   std::unordered_map<uint64_t, std::unique_ptr<Group>> named_;
   std::vector<Group*> groups_;  // with members, the oldest first
+  int64_t level_ = 0;  // the most that a group had been given when prompt tokens went to it
 };
 
 }  // namespace sluice::engine

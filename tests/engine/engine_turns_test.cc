@@ -143,5 +143,33 @@ TEST(EngineTurns, AGroupWithOneRequestIsNotPreemptedForAnotherOnesMany) {
   ExpectIdle(bench.engine, bench.runner);
 }
 
+// A request that needs most of the pages begins although others that need few come again and again.
+TEST(EngineTurns, ARequestOfManyPagesBeginsAlthoughOthersNeedFew) {
+  CheckingOptions options = Options(16, 100);
+  options.info.context = 2000;
+  OneClient bench(options);
+  const int64_t page = bench.runner.info().page_tokens;
+  const auto prompt = [&](int64_t pages) {
+    return std::vector<int32_t>(static_cast<size_t>(pages * page - 1), 1);
+  };
+  std::vector<RequestAddress> users(9);
+  for (size_t user = 0; user < users.size(); ++user) {
+    users[user] = bench.client.Submit(
+        Of(100 + user, MakeRequest(prompt(6), 20 + 3 * static_cast<int64_t>(user))));
+  }
+  for (int step = 0; step < 3; ++step) bench.client.Take(bench.engine.Step());
+  const RequestAddress large = bench.client.Submit(Of(kMany, MakeRequest(prompt(60), 1)));
+  int64_t steps = 0;
+  for (; bench.client.Of(large).rows == 0 && steps < 2000; ++steps) {
+    bench.client.Take(bench.engine.Step());
+    for (size_t user = 0; user < users.size(); ++user) {
+      if (!bench.client.HasEnded(users[user])) continue;
+      users[user] = bench.client.Submit(
+          Of(100 + user, MakeRequest(prompt(6), 20 + 3 * static_cast<int64_t>(user))));
+    }
+  }
+  EXPECT_LT(steps, 150);
+}
+
 }  // namespace
 }  // namespace sluice::test

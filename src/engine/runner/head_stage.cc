@@ -43,6 +43,8 @@ DenseCause CauseForTopK(const SamplingParams& params, int64_t output_length, int
   if (logit_softcap != 0.0f) return DenseCause::kSoftCap;
   if (params.logprobs.has_value() || reports.logits) return DenseCause::kLogprobs;
   if (ChangesLogits(params, output_length)) return DenseCause::kAdjustments;
+  // A cut that keeps every token equal to the k-th needs those after it.
+  if (params.temperature > 0.0f && params.profile.ties == Ties::kAll) return DenseCause::kMass;
   const bool is_first = semantics::FilterClassOf(params.Select(), params.draw_method, vocab) ==
                         semantics::FilterClass::kFirst;
   return is_first && !reports.HasSets() ? DenseCause::kNone : DenseCause::kMass;

@@ -114,6 +114,7 @@ void CheckGrammar(const OutputGrammar& of, const SamplingParams& params) {
   Refuse(params.stop_token_ids.empty(), name, "a grammar",
          "one with end tokens of the model, which the frontend has not been given");
   if (of.kind == GrammarKind::kJsonSchema) grammar::CheckSchema(name, of.text, kLimits.nesting);
+  if (of.kind == GrammarKind::kRegex) grammar::CheckRegex(name, "", of.text);
   if (of.kind == GrammarKind::kStructuralTag) {
     grammar::CheckTagSchemas(name, of.text, kLimits.nesting);
   }

@@ -203,7 +203,8 @@ void WriteAdd(const EngineRequest& request, uint64_t life, double arrival, std::
   writer.Put(arrival);
   for (int i = 0; i < 5; ++i) writer.Nil();   // lora_request to prompt_is_token_ids
   for (int i = 0; i < 2; ++i) writer.Put(0);  // client_index, current_wave
-  writer.Put(request.priority);
+  // vLLM orders all requests by it, so that of one group would come before those of another.
+  writer.Put(request.group == 0 ? request.priority : 0);
   writer.Nil();                              // trace_headers
   writer.Put(false);                         // resumable
   for (int i = 0; i < 3; ++i) writer.Nil();  // external_req_id to reasoning_parser_kwargs
