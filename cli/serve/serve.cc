@@ -435,9 +435,11 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
   } else {
     out << "listening on " << start.url << std::endl;
   }
+  // Also where Run throws: the server ends before the signals do.
+  const std::unique_ptr<StopSignal, void (*)(StopSignal*)> quiet(
+      &stop, [](StopSignal* signal) { signal->OnHangup({}); });
   if (!options.api_key_path.empty()) stop.OnHangup([&] { ReloadKeys(given, serving); });
   serving.Run(stop.token(), stop.now());
-  stop.OnHangup({});
 }
 
 }  // namespace sluice::cli

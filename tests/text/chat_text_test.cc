@@ -126,6 +126,35 @@ TEST(EncodeChat, OnlyWhatTheTemplateWroteIsASpecialToken) {
   EXPECT_EQ(EncodeChat(tokenizer, {"a<s>b", {}}), (Ids{'a', '<', 's', '>', 'b'}));
 }
 
+// Markers of turns that a model does not call special, as of DeepSeek's distilled models.
+TEST(EncodeChat, AnAddedTokenThatIsNotSpecialIsTheTemplatesOwnToo) {
+  std::vector<TestToken> tokens;
+  for (int byte = 0; byte < 256; ++byte) {
+    tokens.push_back({});
+    text::AppendInByteAlphabet(std::string(1, static_cast<char>(byte)), tokens.back().text);
+  }
+  tokens.push_back(Added("<user>"));
+  tokens.push_back(Added("  "));
+  const Tokenizer tokenizer = Tokenizer::FromJson(TokenizerJson(
+      tokens, kByteLevelJson, R"("type":"BPE","merges":[])",
+      R"(,"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"use_regex":false})"));
+  using Ids = std::vector<int32_t>;
+  EXPECT_EQ(SpecialsOf(tokenizer, {"<user>a<user>", {{0, 6}}}), Ids{256});
+  EXPECT_EQ(SpecialsOf(tokenizer, {"<user>a  b", {{0, 6}}}), (Ids{256, 257}));  // spaces are text
+  EXPECT_EQ(tokenizer.Encode("a<user>", {.add_special_tokens = false}), (Ids{'a', 256}));
+}
+
+// Where normalisation changes a message, the template's tokens next to it are tokens all the same.
+TEST(EncodeChat, NormalisationOfAMessageLeavesTheTemplatesTokens) {
+  const Tokenizer tokenizer = Tokenizer::FromJson(
+      R"({"version":"1.0","added_tokens":[{"id":3,"content":"<s>","special":true,"normalized":true}],)"
+      R"("normalizer":{"type":"Lowercase"},"model":{"type":"BPE","merges":[],)"
+      R"("vocab":{"a":0,"<":1,">":2,"<s>":3,"s":4}}})");
+  using Ids = std::vector<int32_t>;
+  EXPECT_EQ(EncodeChat(tokenizer, {"<s>A<s>", {{0, 3}}}), (Ids{3, 0, 1, 4, 2}));
+  EXPECT_EQ(EncodeChat(tokenizer, {"<s>A<s>", {{0, 3}, {4, 7}}}), (Ids{3, 0, 3}));
+}
+
 TEST(EncodeChat, RefusesSpansThatAreNotOfTheText) {
   const Tokenizer tokenizer = TokenizerWith({"<s>"});
   for (const std::vector<TextSpan>& own :

@@ -73,15 +73,21 @@ std::vector<int32_t> Encode(const CompletionRequest& asked, const PromptInput& p
 void Truncate(const CompletionRequest& asked, int64_t context, std::vector<int32_t>& ids) {
   if (!asked.truncate_prompt_tokens.has_value()) return;
   int64_t most = *asked.truncate_prompt_tokens;
-  if (most > context) {
+  if (most >= context) {
     throw ApiFailure({.message = "truncate_prompt_tokens = " + ToText(most) +
-                                 " is not allowed: -1, or at most the context of " +
+                                 " is not allowed: -1, or fewer than the context of " +
                                  ToText(context) + " tokens",
                       .param = "truncate_prompt_tokens"});
   }
   if (most < 0) {
     const int64_t output = std::max<int64_t>(asked.max_tokens.value_or(1), 1);
-    most = std::max<int64_t>(1, context - output);
+    most = context - output;
+    if (most < 1) {
+      throw ApiFailure({.message = "truncate_prompt_tokens = -1 leaves no token of the prompt: "
+                                   "max_tokens = " +
+                                   ToText(output) + ", and the context has " + ToText(context),
+                        .param = "max_tokens"});
+    }
   }
   if (std::ssize(ids) > most) ids.erase(ids.begin(), ids.end() - most);
 }

@@ -53,7 +53,8 @@ std::vector<AddedTokenFinder::Match> AddedTokenFinder::Find(std::string_view tex
     size_t begin = places[i].begin;
     if (begin < next) continue;
     int32_t place = places[i].token;
-    if (tokens_[static_cast<size_t>(place)].is_special) {
+    const AddedToken& found = tokens_[static_cast<size_t>(place)];
+    if (own.is_chat ? found.IsMarker() : found.is_special) {
       const OwnText rest = own.From(begin);
       const size_t match_end = begin + tokens_[static_cast<size_t>(place)].content.size();
       const bool begins_own = rest.HasAll(1);

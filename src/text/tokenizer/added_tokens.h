@@ -23,17 +23,25 @@ struct AddedToken {
   bool is_single_word = false;  // not inside a word
   bool strips_left = false;     // takes the spaces before it
   bool strips_right = false;
+
+  bool IsMarker() const {
+    return is_special ||
+           std::ranges::any_of(content, [](char c) { return c != ' ' && (c < '\t' || c > '\r'); });
+  }
 };
 
-// Where special tokens count: these spans, of a text of which `offset` bytes are left out.
+// Where special tokens count: these spans, of a text of which `offset` bytes are left out. In a
+// chat so do all added tokens that are more than spaces: models have markers of turns that are not
+// special.
 struct OwnText {
   std::span<const TextSpan> spans = {};
   size_t offset = 0;
+  bool is_chat = false;
 
   OwnText From(size_t begin) const {
     const size_t at = offset + begin;
     const auto first = std::ranges::upper_bound(spans, at, {}, &TextSpan::end);
-    return {spans.subspan(static_cast<size_t>(first - spans.begin())), at};
+    return {spans.subspan(static_cast<size_t>(first - spans.begin())), at, is_chat};
   }
   bool HasAll(size_t size) const {
     return !spans.empty() && spans[0].begin <= offset && spans[0].end >= offset + size;

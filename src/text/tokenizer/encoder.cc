@@ -16,7 +16,8 @@ OwnText OfNormalized(const OwnText& outer, std::string_view text, std::string_vi
                      TextSpan* all) {
   if (normalized == text) return outer;
   *all = {0, normalized.size()};
-  return outer.HasAll(text.size()) ? OwnText{{all, 1}, 0} : OwnText{};
+  return outer.HasAll(text.size()) ? OwnText{{all, 1}, 0, outer.is_chat}
+                                   : OwnText{{}, 0, outer.is_chat};
 }
 
 }  // namespace
@@ -24,8 +25,10 @@ OwnText OfNormalized(const OwnText& outer, std::string_view text, std::string_vi
 Encoder::Encoder(EncoderParts parts) : parts_(std::move(parts)) {
   std::vector<AddedToken> in_text;
   std::vector<AddedToken> in_normalized;
+  std::vector<AddedToken> as_written;
   for (AddedToken& token : parts_.added_tokens) {
     if (token.is_normalized || token.is_literal) {
+      as_written.push_back(token);
       if (parts_.refused_parameter.empty() && !token.is_literal) {
         std::string normalized = token.content;
         size_t growth = kMaxTokenBytes;
@@ -40,10 +43,11 @@ Encoder::Encoder(EncoderParts parts) : parts_(std::move(parts)) {
   }
   in_text_ = AddedTokenFinder(std::move(in_text));
   in_normalized_ = AddedTokenFinder(std::move(in_normalized));
+  as_written_ = AddedTokenFinder(std::move(as_written));
 }
 
 std::vector<int32_t> Encoder::Encode(std::string_view text, const EncodeOptions& options,
-                                     std::span<const TextSpan> own) const {
+                                     const OwnText& own) const {
   if (!parts_.refused_parameter.empty()) {
     throw Error(ErrorCode::kUnavailable, parts_.refused_parameter, parts_.refused_value,
                 parts_.refused_allowed);
@@ -59,21 +63,36 @@ std::vector<int32_t> Encoder::Encode(std::string_view text, const EncodeOptions&
   std::string normalized;
   size_t growth = GrowthOf(text.size());
   const auto is_full = [&] { return std::ssize(ids) > options.max_tokens; };
-  const OwnText parsed{options.parse_special_tokens ? own : std::span<const TextSpan>(), 0};
+  const OwnText parsed = options.parse_special_tokens ? own : OwnText{};
+  // `normalized` is what became of this part of the text.
+  const auto encode_normalized = [&](std::string_view of, const OwnText& its_own) {
+    const bool is_start = of.data() == text.data();
+    in_normalized_.ForEachPart(normalized, its_own, [&](const AddedTokenFinder::Part& part) {
+      if (is_full()) return;
+      if (part.id >= 0) return ids.push_back(part.id);
+      EncodeSegment(part.text, is_start && part.text.data() == normalized.data(),
+                    options.max_tokens, pieces, scratch, ids);
+    });
+  };
   in_text_.ForEachPart(text, parsed, [&](const AddedTokenFinder::Part& outer) {
     if (is_full()) return;
     if (outer.id >= 0) return ids.push_back(outer.id);
     normalized.assign(outer.text);
     Normalize(parts_.normalizer, normalized, growth);
-    const bool is_start = outer.text.data() == text.data();
-    TextSpan all;
     const OwnText outer_own = parsed.From(static_cast<size_t>(outer.text.data() - text.data()));
-    const OwnText inner_own = OfNormalized(outer_own, outer.text, normalized, &all);
-    in_normalized_.ForEachPart(normalized, inner_own, [&](const AddedTokenFinder::Part& part) {
+    if (normalized == outer.text || !outer_own.is_chat || outer_own.HasAll(outer.text.size())) {
+      TextSpan all;
+      encode_normalized(outer.text, OfNormalized(outer_own, outer.text, normalized, &all));
+      return;
+    }
+    // Bytes of the template and of messages, which normalisation moves: tokens of the template are
+    // taken as it wrote them.
+    as_written_.ForEachPart(outer.text, outer_own, [&](const AddedTokenFinder::Part& written) {
       if (is_full()) return;
-      if (part.id >= 0) return ids.push_back(part.id);
-      EncodeSegment(part.text, is_start && part.text.data() == normalized.data(),
-                    options.max_tokens, pieces, scratch, ids);
+      if (written.id >= 0) return ids.push_back(written.id);
+      normalized.assign(written.text);
+      Normalize(parts_.normalizer, normalized, growth);
+      encode_normalized(written.text, OwnText{{}, 0, true});
     });
   });
   if (options.add_special_tokens) ids.insert(ids.end(), parts_.after.begin(), parts_.after.end());

@@ -41,16 +41,20 @@ class Encoder {
 
   std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const {
     const TextSpan all{0, text.size()};
-    return Encode(text, options, {&all, 1});
+    return Encode(text, options, OwnText{{&all, 1}, 0, false});
   }
-  // Special tokens are parsed in these spans only.
-  std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options,
-                              std::span<const TextSpan> own) const;
+  // A chat: special and other added tokens are parsed in these spans only.
+  std::vector<int32_t> EncodeChat(std::string_view text, const EncodeOptions& options,
+                                  std::span<const TextSpan> own) const {
+    return Encode(text, options, OwnText{own, 0, true});
+  }
 
   // Compositions and compatible forms make of three bytes one, and of nine (Hangul) three.
   size_t most_shrinking() const { return parts_.normalizer.empty() ? 1 : 4; }
 
  private:
+  std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options,
+                              const OwnText& own) const;
   void EncodeSegment(std::string_view text, bool begins_at_the_start, int64_t max_tokens,
                      Pieces& pieces, ModelScratch& scratch, std::vector<int32_t>& ids) const;
 
@@ -58,6 +62,7 @@ class Encoder {
   Spellings normalized_tokens_;
   AddedTokenFinder in_text_;
   AddedTokenFinder in_normalized_;
+  AddedTokenFinder as_written_;  // those of in_normalized_, as they are before normalisation
 };
 
 }  // namespace sluice::text

@@ -132,7 +132,7 @@ std::vector<int32_t> EncodeChat(const Tokenizer& tokenizer, std::string_view tex
     done = span.end;
   }
   options.parse_special_tokens = true;
-  return tokenizer.impl().encoder().Encode(text, options, own);
+  return tokenizer.impl().encoder().EncodeChat(text, options, own);
 }
 
 std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {

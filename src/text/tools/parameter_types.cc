@@ -39,7 +39,10 @@ class TextCheck {
           ref.starts_with("#/") && root_.at_pointer(ref.substr(1)).get(value) == simdjson::SUCCESS;
       return !is_found || StepTo(value);
     }
-    for (const std::string_view key : {"anyOf", "oneOf", "allOf"}) {
+    if (object["allOf"].get(list) == simdjson::SUCCESS) {
+      return std::all_of(list.begin(), list.end(), [&](dom::element one) { return StepTo(one); });
+    }
+    for (const std::string_view key : {"anyOf", "oneOf"}) {
       if (object[key].get(list) == simdjson::SUCCESS) {
         return AnyOf(list, [&](dom::element one) { return StepTo(one); });
       }
