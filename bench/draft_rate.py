@@ -46,6 +46,11 @@ class Server:
             return json.load(response)["choices"][0]["text"]
 
 
+def processor() -> str:
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        return next((line.split(":")[1].strip() for line in file if line.startswith("model name")), platform.machine())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("sluice")
@@ -72,8 +77,8 @@ def main() -> None:
     commit = subprocess.run(["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"],
                             capture_output=True, text=True).stdout.strip()
     with open(arguments.json, "w", encoding="utf-8") as file:
-        json.dump({"env": {"machine": platform.machine(), "os": platform.platform(),
-                           "processors": os.cpu_count(), "load": os.getloadavg()[0]},
+        json.dump({"env": {"cpu": processor(), "cores": os.cpu_count(), "os": platform.platform(),
+                           "load": os.getloadavg()[0]},
                    "commit": commit, "rows": rows}, file, indent=1)
         file.write("\n")
     for row in rows:
