@@ -44,8 +44,8 @@ inline std::span<const int32_t> LookUp(std::span<const int32_t> tokens, int64_t 
 // this costs time alone.
 class DraftPace {
  public:
-  // What a draft costs of a step with one row: 0.24 to 0.28 in steps of 4 and 8 rows of the built-in
-  // model, which bench/generate_rate.py shows.
+  // What a draft costs of a step with one row: 0.24 to 0.28 in steps of 4 and 8 rows of the
+  // built-in model, which bench/generate_rate.py shows.
   static constexpr double kCost = 0.3;
 
   // Of a step that could have `most`.
