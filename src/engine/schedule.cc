@@ -7,7 +7,7 @@
 namespace sluice::engine {
 namespace {
 
-constexpr int32_t kPatience = 32;  // steps in which a request may be overtaken for want of pages
+constexpr int32_t kPatience = 32;  // steps in which a request may be overtaken for lack of pages
 constexpr int kMostRefusals = 8;   // requests that are looked at in a step and do not fit
 constexpr int64_t kKeptShare = 8;  // of slots and pages, one part is for groups that have none
 

@@ -211,6 +211,12 @@ TEST(ServerLoad, LongPromptsDoNotHoldUpStreams) {
   std::this_thread::sleep_for(seconds(3));
   const LiveStreams::Pauses quiet = streams.TakePauses();
 
+  const size_t limit = ServerOptions().http.body_bytes;
+  // Once for all clients: the memory that is measured is the server's.
+  const std::string large =
+      TestClient::Request("POST", kPath, Asking(std::string(limit - 100, 'a'), 1));
+  const std::string long_prompt =
+      TestClient::Request("POST", kPath, Asking(std::string(44'000, 'a'), 4));
   const int64_t before = ResidentMebibytes();
   std::atomic<int64_t> most = before;
   std::jthread watch([&](const std::stop_token& stop) {
@@ -219,9 +225,6 @@ TEST(ServerLoad, LongPromptsDoNotHoldUpStreams) {
       std::this_thread::sleep_for(milliseconds(20));
     }
   });
-  const size_t limit = ServerOptions().http.body_bytes;
-  const std::string large = Asking(std::string(limit - 100, 'a'), 1);
-  const std::string long_prompt = Asking(std::string(44'000, 'a'), 4);
   std::atomic<int> refused = 0;
   std::atomic<int> answered = 0;
   {
@@ -229,7 +232,7 @@ TEST(ServerLoad, LongPromptsDoNotHoldUpStreams) {
     for (size_t i = 0; i < kBodies + kPrompts; ++i) {
       clients.emplace_back([&, i] {
         TestClient client = running.Connect();
-        client.Send(TestClient::Request("POST", kPath, i < kBodies ? large : long_prompt));
+        client.Send(i < kBodies ? large : long_prompt);
         // The last one waits for the encoding of all the others.
         pollfd waits{client.fd(), POLLIN, 0};
         ASSERT_EQ(::poll(&waits, 1, 120'000), 1);
