@@ -114,6 +114,7 @@ class Requests(unittest.TestCase):
                                {"Content-Type": "application/json", "X-Request-Id": "mine"})
                 server.get("/nowhere%22")
                 server.get("/health")
+                server.end()  # it writes what waits
             lines = [json.loads(line) for line in path.read_text().splitlines()]
         posts = [line for line in lines if line["id"] == "mine"]
         self.assertEqual([(line["method"], line["path"], line["status"], line["complete"])
