@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/clock.h"
+#include "engine/grammar/choice_mask.h"
 #include "engine/runner/head_stage.h"
 #include "sluice/decoder.hpp"
 #include "sluice/sampler.hpp"
@@ -40,31 +41,6 @@ TextStreamOptions StreamOptions(const GenerationRequest& request, const Sampling
   options.stop_token_ids.insert(options.stop_token_ids.end(), spelled.begin(), spelled.end());
   return options;
 }
-
-// Filled when a choice draws.
-class ChoiceMask final : public DrawMask {
- public:
-  explicit ChoiceMask(const Grammar& grammar)
-      : matcher_(grammar), words_((static_cast<size_t>(grammar.vocab()) + 31) / 32) {}
-
-  std::span<const int32_t> Await() override {
-    if (matcher_.IsTerminated()) return {};
-    if (is_wrong_) {
-      std::fill(words_.begin(), words_.end(), 0);
-    } else if (matcher_.FillMask(words_) == MaskState::kEverything) {
-      return {};
-    }
-    return words_;
-  }
-  void Drew(int32_t token) override {
-    if (!matcher_.IsTerminated()) is_wrong_ = is_wrong_ || !matcher_.Accept(token);
-  }
-
- private:
-  GrammarMatcher matcher_;
-  std::vector<int32_t> words_;
-  bool is_wrong_ = false;  // a token came that the grammar does not allow
-};
 
 // Before anything is allocated.
 const GenerationRequest& Checked(const GenerationRequest& request, const Checkpoint& checkpoint,
@@ -168,7 +144,7 @@ class Generator::Impl {
     TextStream stream;
     std::string text;  // of the step
     std::vector<int32_t> output;
-    std::unique_ptr<ChoiceMask> mask;
+    std::unique_ptr<engine::ChoiceMask> mask;
   };
 
   std::span<const ChoiceStep> EndAll(GenerationEnd end);
@@ -249,7 +225,7 @@ Generator::Impl::Impl(const Checkpoint& checkpoint, const GenerationRequest& req
                         .text = {},
                         .output = {},
                         .mask = request.grammar.has_value()
-                                    ? std::make_unique<ChoiceMask>(*request.grammar)
+                                    ? std::make_unique<engine::ChoiceMask>(*request.grammar)
                                     : nullptr});
     choices_.back().text.reserve(kUsualStepText);
     choices_.back().output.reserve(

@@ -23,7 +23,7 @@ class LoopServices {
   virtual std::vector<EngineState> engines() const = 0;
   virtual std::unique_ptr<Answer> Complete(Exchange& exchange, Api api) = 0;
   virtual std::unique_ptr<Answer> Measure(Exchange& exchange) = 0;  // /metrics
-  // `work` on so many bytes on a thread for long work, then `then` on the loop.
+  // `work`, which reads `bytes` bytes, on a thread for long work, then `then` on the loop.
   virtual void Encode(std::function<void()> work, std::function<void()> then, size_t bytes) = 0;
 
  protected:

@@ -1,8 +1,10 @@
 // Groups of requests are served in turn: the requests of one do not hold up those of another.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <vector>
 
+#include "engine/turns.h"
 #include "sluice/engine.hpp"
 #include "tests/engine/engine_client.h"
 #include "tests/engine/one_client.h"
@@ -169,6 +171,31 @@ TEST(EngineTurns, ARequestOfManyPagesBeginsAlthoughOthersNeedFew) {
     }
   }
   EXPECT_LT(steps, 150);
+}
+
+// A group that had nothing to read for long is not owed the prompt tokens of that time.
+TEST(Turns, TimeWithoutPromptsIsNoCredit) {
+  engine::Turns turns(1);
+  StopListCache stops;
+  std::vector<std::unique_ptr<engine::LiveRequest>> requests;
+  const auto join = [&](uint64_t group) -> engine::LiveRequest& {
+    EngineRequest request = Of(group, MakeRequest({1}));
+    requests.push_back(std::make_unique<engine::LiveRequest>(
+        ClientId{0, 0}, request, 8, engine::EngineStop(request, nullptr, stops, {})));
+    turns.Join(*requests.back());
+    turns.Enqueue(*requests.back(), false);
+    return *requests.back();
+  };
+  engine::LiveRequest& slow = join(kOther);
+  engine::Turns::Unlink(slow);  // it runs
+  slow.group->served = 3;
+  engine::LiveRequest& busy = join(kMany);
+  busy.group->served = 1000;
+  turns.Serve(*busy.group);
+  EXPECT_EQ(join(kOther).group->served, 1000);
+  EXPECT_EQ(join(kThird).group->served, 1000);  // one that comes starts there too
+  slow.group->served = 500;                     // but one that waits already is owed what it lacks
+  EXPECT_EQ(join(kOther).group->served, 500);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "engine/prompt_entries.h"
 #include "engine/runner/draft_stage.h"
 #include "engine/runner/head_stage.h"
+#include "engine/runner/model_runner_options.h"
 #include "engine/step_slots.h"
 #include "engine/step_store.h"
 #include "sluice/decoder.hpp"
@@ -19,119 +20,32 @@
 #include "support/check.h"
 
 namespace sluice {
-namespace {
-
-constexpr size_t kUsualCacheBytes = size_t{1} << 30;
-
-int64_t PagesFor(int64_t tokens) {
-  return (tokens + Decoder::kPageTokens - 1) / Decoder::kPageTokens;
-}
-
-// Before anything is allocated.
-const ModelRunnerOptions& Checked(const ModelRunnerOptions& options) {
-  CheckInRange("max_requests", options.max_requests, 1, 1 << 20);
-  CheckInRange("max_step_tokens", options.max_step_tokens, 1, 1 << 20);
-  CheckInRange("max_logprobs", options.max_logprobs, -1, kMaxVocab);
-  CheckInRange("max_prefixes", options.max_prefixes, 0, (1 << 20) - options.max_requests);
-  CheckInRange("draft_tokens", options.draft_tokens, 0, engine::DraftStage::kMostRows - 1);
-  return options;
-}
-
-// Drafts may take a page more than the engine has counted, until its next plan counts those that
-// were right.
-int64_t DraftPages(const ModelRunnerOptions& options) {
-  static_assert(engine::DraftStage::kMostRows <= Decoder::kPageTokens);
-  return options.draft_tokens > 0 ? options.max_requests : 0;
-}
-
-// Inputs of a step beyond those that the engine counts.
-int64_t DraftInputs(const ModelRunnerOptions& options) {
-  return options.draft_tokens > 0 ? engine::DraftStage::kMostRows : 0;
-}
-
-DecoderOptions OptionsOfDecoder(const Model& model, const ModelRunnerOptions& options) {
-  DecoderOptions decoder{.max_sequences = options.max_requests + options.max_prefixes,
-                         .cache_tokens = options.cache_tokens,
-                         .max_batch_tokens = options.max_step_tokens + DraftInputs(options),
-                         .backend = options.backend,
-                         .parallel = options.parallel};
-  if (decoder.cache_tokens != 0) {
-    decoder.cache_tokens += DraftPages(options) * Decoder::kPageTokens;
-    return decoder;
-  }
-  // The bytes that one more page costs a cache that has room for a context.
-  const int64_t context_pages = PagesFor(model.info().context);
-  decoder.cache_tokens = context_pages * Decoder::kPageTokens;
-  const size_t bytes = Decoder::Bytes(model, decoder);
-  decoder.cache_tokens += Decoder::kPageTokens;
-  const size_t page_bytes = Decoder::Bytes(model, decoder) - bytes;
-  const auto usual = static_cast<int64_t>(kUsualCacheBytes / page_bytes);
-  const int64_t pages = std::min(options.max_requests * context_pages, usual);
-  decoder.cache_tokens = (std::max<int64_t>(pages, 1) + DraftPages(options)) * Decoder::kPageTokens;
-  return decoder;
-}
-
-int32_t WidestLists(const Checkpoint& checkpoint, int32_t max_logprobs) {
-  const auto vocab = static_cast<int32_t>(checkpoint.vocab());
-  return 1 + (max_logprobs < 0 ? vocab : std::min(max_logprobs, vocab));
-}
-
-engine::HeadStageOptions OptionsOfHead(const Checkpoint& checkpoint,
-                                       const ModelRunnerOptions& options) {
-  return {.head = checkpoint.head(),
-          .planes = options.planes,
-          .top_k_head = options.top_k_head,
-          .logit_softcap = checkpoint.model().info().logit_softcap,
-          .max_rows = options.max_requests,
-          .logprob_width = WidestLists(checkpoint, options.max_logprobs),
-          .scores = true,
-          .verified_rows = DraftInputs(options),
-          .limits = options.limits,
-          .backend = options.backend,
-          .parallel = options.parallel};
-}
-
-RunnerInfo InfoOf(const Checkpoint& checkpoint, const ModelRunnerOptions& options,
-                  const Decoder& decoder) {
-  return {.vocab = checkpoint.vocab(),
-          .context = checkpoint.model().info().context,
-          .max_requests = options.max_requests,
-          .max_step_tokens = options.max_step_tokens,
-          .page_tokens = Decoder::kPageTokens,
-          .pages = decoder.FreePages() - DraftPages(options),
-          .max_given_tokens = 1 + options.draft_tokens,
-          .max_logprobs = options.max_logprobs,
-          .max_prefixes = options.max_prefixes,
-          .limits = options.limits};
-}
-
-}  // namespace
-
 class ModelRunner::Impl {
  public:
   Impl(const Checkpoint& checkpoint, const ModelRunnerOptions& options)
       : checkpoint_(checkpoint),
-        decoder_(checkpoint.model(), OptionsOfDecoder(checkpoint.model(), Checked(options))),
+        decoder_(checkpoint.model(),
+                 engine::OptionsOfDecoder(checkpoint.model(), engine::Checked(options))),
         sampler_({.vocab = checkpoint.vocab(),
                   .max_requests = options.max_requests,
                   .limits = options.limits,
                   .backend = options.backend,
                   .parallel = options.parallel}),
-        head_(OptionsOfHead(checkpoint, options)),
+        head_(engine::OptionsOfHead(checkpoint, options)),
         drafts_(options.draft_tokens, options.max_requests, checkpoint.model().info().dim,
-                WidestLists(checkpoint, options.max_logprobs)),
-        info_(InfoOf(checkpoint, options, decoder_)),
+                engine::WidestLists(checkpoint, options.max_logprobs)),
+        info_(engine::InfoOf(checkpoint, options, decoder_)),
         slots_(info_),
         ring_(info_),
         requests_(static_cast<size_t>(options.max_requests)),
         prefixes_(static_cast<size_t>(options.max_prefixes)) {
     const size_t rows = requests_.size();
     for (Request& request : requests_) request.failure.reserve(engine::kMostFailureBytes);
-    const auto inputs = static_cast<size_t>(options.max_step_tokens + DraftInputs(options));
+    const auto inputs = static_cast<size_t>(options.max_step_tokens + engine::DraftInputs(options));
     hidden_.resize(inputs * static_cast<size_t>(checkpoint.model().info().dim));
     const int64_t most_entries = engine::MostPromptEntries(info_);
     const auto scored = static_cast<size_t>(std::min(options.max_step_tokens, most_entries));
-    const auto width = static_cast<size_t>(WidestLists(checkpoint, options.max_logprobs));
+    const auto width = static_cast<size_t>(engine::WidestLists(checkpoint, options.max_logprobs));
     const size_t entries = std::min(static_cast<size_t>(most_entries), scored * width);
     prompt_logprobs_.resize(scored);
     prompt_ranks_.resize(scored);
@@ -301,7 +215,7 @@ void ModelRunner::Impl::Add(const RunnerRequest& from) {
     CheckInRange("logprobs", *listed, 0, info_.max_logprobs);
   }
   CheckInRange("prompt_logprob_width", from.prompt_logprob_width, 0,
-               WidestLists(checkpoint_, info_.max_logprobs));
+               engine::WidestLists(checkpoint_, info_.max_logprobs));
   Request& request = At(from.slot);
   request.params = *from.params;
   request.mask = from.mask;

@@ -28,7 +28,7 @@ class Answer {
 class Exchange {
  public:
   virtual const HttpRequest& request() const = 0;
-  virtual HttpBody TakeBody() = 0;  // once; so that it is there no longer than it is needed
+  virtual HttpBody TakeBody() = 0;  // once: its memory is given back with it
 
   // The group of its requester among the engine's requests; 0: none of its own.
   virtual uint64_t group() const { return 0; }

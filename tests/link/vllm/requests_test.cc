@@ -103,6 +103,18 @@ TEST(VllmRequest, HasItsGrammarInTheWordsOfVllm) {
          "request.structural_tag");
 }
 
+// vLLM orders the requests of all by it.
+TEST(VllmRequest, HasAPriorityOnlyWhereItOrdersAllRequests) {
+  const auto bytes_of = [](uint64_t group, int32_t priority) {
+    EngineRequest request = PlainVllmRequest();
+    request.group = group;
+    request.priority = priority;
+    return Written(request, kVllmLife);
+  };
+  EXPECT_EQ(bytes_of(7, -5), bytes_of(7, 0));
+  EXPECT_NE(bytes_of(0, -5), bytes_of(0, 0));
+}
+
 TEST(VllmRequest, HasAGrammarThatTheEngineCanFollow) {
   const auto error_of = [](const EngineRequest& request) -> std::string {
     try {
@@ -125,6 +137,8 @@ TEST(VllmRequest, HasAGrammarThatTheEngineCanFollow) {
   bad = good;
   bad.params.stop_token_ids = {};
   EXPECT_NE(error_of(bad).find("end tokens"), std::string::npos) << error_of(bad);
+  bad = RequestWith({.kind = GrammarKind::kRegex, .text = "a^b"});
+  EXPECT_TRUE(error_of(bad).starts_with("regex = ")) << error_of(bad);
   bad = good;
   bad.grammar->text = R"({"type":"object","properties":{"a":{"not":{}}}})";
   EXPECT_EQ(error_of(bad),

@@ -368,11 +368,15 @@ TEST(Completions, TruncatesAPromptToItsLastTokens) {
       prompt_of(R"("prompt":")" + text + R"(","truncate_prompt_tokens":-1,"max_tokens":96)");
   EXPECT_EQ(fits.size(), 4000u);
   EXPECT_EQ(fits.back(), Ids("k")[0]);
-  for (const char* const wrong : {"0", "-2", "4097"}) {
+  // With all of the context a text would be refused for its length, whatever was cut.
+  for (const char* const wrong : {"0", "-2", "4096", "4097"}) {
     const FakeExchange& refused =
         fake.Ask(R"({"prompt":"abc","truncate_prompt_tokens":)" + std::string(wrong) + "}");
     EXPECT_EQ(Read(refused).error->param, "truncate_prompt_tokens") << wrong;
   }
+  EXPECT_EQ(Read(fake.Ask(R"({"prompt":"abc","truncate_prompt_tokens":-1,"max_tokens":4096})"))
+                .error->param,
+            "max_tokens");
 }
 
 TEST(Completions, PassesThePriorityAndTheGroupOn) {
