@@ -77,14 +77,16 @@ TEST_F(ClusterHeads, GivesTheDenseHeadsTokensWithinAnyBudget) {
 
 TEST_F(ClusterHeads, LeavesOtherRequestsToTheDenseHeadAndSaysWhy) {
   const std::vector<int32_t> prompt = checkpoint_.tokenizer().Encode("for you and me");
-  SamplingParams changed, listed, whole;
-  changed.top_k = listed.top_k = 9;
+  SamplingParams changed, listed, whole, tied;
+  changed.top_k = listed.top_k = tied.top_k = 9;
+  tied.profile.ties = Ties::kAll;  // of the k-th too, which may be more than k tokens
   changed.repetition_penalty = 1.3f;
   listed.logprobs = 2;
   whole.top_p = 0.8f;
   const std::pair<SamplingParams, DenseCause> cases[] = {{changed, DenseCause::kAdjustments},
                                                          {listed, DenseCause::kLogprobs},
-                                                         {whole, DenseCause::kMass}};
+                                                         {whole, DenseCause::kMass},
+                                                         {tied, DenseCause::kMass}};
   for (auto [params, cause] : cases) {
     params.seed = 3;
     const GenerationRequest request{.params = params, .prompt = prompt, .max_tokens = 10};

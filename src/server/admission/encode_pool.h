@@ -17,8 +17,8 @@ class EncodePool {
   // Waits for what runs; the rest is dropped, and `then` of neither is called. Loops outlive it.
   ~EncodePool();
 
-  // `work`, which reads `bytes` bytes, runs on a thread of the pool, and then `then` on the loop's. `work`
-  // throws nothing but std::bad_alloc, after which `then` runs as well.
+  // `work`, which reads `bytes` bytes, runs on a thread of the pool, and then `then` on the loop's.
+  // `work` throws nothing but std::bad_alloc, after which `then` runs as well.
   void Run(std::function<void()> work, const boost::asio::any_io_executor& loop,
            std::function<void()> then, size_t bytes = 0);
 
