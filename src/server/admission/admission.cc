@@ -26,9 +26,9 @@ void Admission::Take(const Requester& requester, int64_t more) {
   const std::lock_guard lock(mutex_);
   const int64_t free = max_choices_ - in_flight_;
   if (more > free) {
-    throw ApiFailure(Unavailable("the server has " + std::to_string(in_flight_) +
-                                 " choices in flight and takes " + std::to_string(max_choices_) +
-                                 ", too few for " + std::to_string(more) + " more"));
+    throw ApiFailure(Unavailable("the server takes " + std::to_string(max_choices_) +
+                                 " choices at once; it has " + std::to_string(in_flight_) +
+                                 ", and this request needs " + std::to_string(more) + " more"));
   }
   const auto [found, is_new] = of_requester_.try_emplace(requester.id, 0);
   int64_t& its = found->second;
