@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "python/device/device_rows.h"
+#include "python/device/token_table.h"
 #include "python/errors.h"
 #include "python/values/arrays.h"
 #include "python/values/calls.h"
@@ -222,10 +223,20 @@ RequestHandle Add(BoundDeviceSampler& self, const SamplingParams& params, nb::ha
   return self.Add(request, processors);
 }
 
-// ids, kept: where those of the rows go, after the step, on its stream. kept: 0 where none are
-// requested.
+// (tokens, columns, ids, logprobs, ranks), or None.
+TokenTable TableFrom(nb::handle table) {
+  if (table.is_none()) return {};
+  const auto parts = nb::cast<nb::tuple>(table);
+  return {AddressFrom<int64_t>(parts[0]), nb::cast<int32_t>(parts[1]),
+          AddressFrom<int64_t>(parts[2]), AddressFrom<float>(parts[3]),
+          AddressFrom<int64_t>(parts[4])};
+}
+
+// ids, kept, table: where those of the rows go, after the step, on its stream. 0 and None where
+// none are requested.
 cuda::StepHandle Step(BoundDeviceSampler& self, nb::tuple rows, nb::handle requests, uintptr_t ids,
-                      uintptr_t kept) {
+                      uintptr_t kept, nb::handle table) {
+  const TokenTable tokens = TableFrom(table);
   const DeviceLogits logits(rows);
   std::deque<StepArguments> steps;  // they stay in place: the requests show their memory
   std::vector<StepRequest> step_requests;
@@ -242,7 +253,8 @@ cuda::StepHandle Step(BoundDeviceSampler& self, nb::tuple rows, nb::handle reque
       if (result == cudaSuccess) return;
       throw Error(ErrorCode::kUnavailable, name, cudaGetErrorString(result), "a device that works");
     };
-    copy("ids", ids, step.ids());
+    if (ids != 0) copy("ids", ids, step.ids());
+    if (tokens.tokens != nullptr) LaunchTokenTable(step, tokens, logits.stream);
     if (kept != 0) copy("kept", kept, step.kept());
     self.HandedOn(logits.stream);
     return step;
@@ -308,7 +320,8 @@ void BindDeviceSampler(nb::module_& module) {
            [](BoundDeviceSampler& self, RequestHandle request) {
              return self.Call([&](cuda::DeviceSampler& sampler) { return sampler.Seed(request); });
            })
-      .def("step", Step, nb::arg("rows"), nb::arg("requests"), nb::arg("ids"), nb::arg("kept"))
+      .def("step", Step, nb::arg("rows"), nb::arg("requests"), nb::arg("ids"), nb::arg("kept"),
+           nb::arg("table"))
       .def("get", Get, nb::arg("step"))
       .def_prop_ro(
           "free_slots",

@@ -13,10 +13,14 @@ import torch
 
 from sluice import _sluice, tensor_ops
 from sluice.device_params import text_of
-from sluice.errors import ArgumentTypeError
+from sluice.errors import ArgumentTypeError, Error
 
 OPTIONS = ("max_requests", "max_drafts", "max_rows", "max_tokens", "max_listed_ids", "max_logprobs",
            "max_graphs", "max_processed_rows", "max_temperature", "kept", "masses")
+
+
+def _address(tensor):
+    return 0 if tensor is None else tensor.data_ptr()
 
 
 class ProcessorRows(typing.NamedTuple):
@@ -31,13 +35,23 @@ class ProcessorRows(typing.NamedTuple):
     parents: list  #: of a tree of drafts, as StepRequest has them; row d follows those before it
 
 
+class TokenTable(typing.NamedTuple):
+    """The tokens of a step as engines pass them on: tensors on the device."""
+
+    tokens: torch.Tensor  #: int64 [rows, 1]; 0 in a row that nothing can be drawn from
+    ids: torch.Tensor  #: int64 [rows, 1 + n]: the token, and the n most likely ones
+    logprobs: torch.Tensor  #: float32 [rows, 1 + n]; -inf, and id 0, where a list is shorter
+    ranks: torch.Tensor  #: int64 [rows]: how many tokens are as likely as the token or more
+
+
 class DeviceStep:
     """A step that was enqueued. ``ids``: int32 on the device, one a row, -1 where there is none.
     ``kept``: with ``kept=True``, int32 [rows, ceil(vocab / 32)] there: a bit for each kept token.
+    ``table``: a TokenTable, when the step was called for one; ``ids`` is None then.
     """
 
-    def __init__(self, sampler, step, ids, kept):
-        self.ids, self.kept = ids, kept
+    def __init__(self, sampler, step, ids, kept, table):
+        self.ids, self.kept, self.table = ids, kept, table
         self._sampler, self._step = sampler, step
         self._answer = None
 
@@ -115,20 +129,40 @@ class DeviceSampler:
         """How often a call waited for the device outside of ``get``."""
         return self._sampler.waits
 
-    def step(self, logits, requests):
+    def step(self, logits, requests, *, table=None):
         """Enqueues the step of these requests on the current stream and returns at once.
 
         ``logits``: a tensor on the device, a row a request, or 1 + n for n drafts. ``requests``:
         handles, or sluice.StepRequest for those with drafts, a bitmask or a forced token.
+        ``table``: how many of the most likely tokens a TokenTable lists for each row, where some
+        request has log-probabilities; -1 for the tokens alone.
         """
         if logits.device != self.device:
             raise ArgumentTypeError("logits.device", str(logits.device), str(self.device))
         rows = tensor_ops.rows_of(logits)
-        ids = torch.empty(logits.shape[0], dtype=torch.int32, device=self.device)
-        kept = None
+        ids = kept = None
+        if table is None:
+            ids = torch.empty(logits.shape[0], dtype=torch.int32, device=self.device)
+        else:
+            table = self.new_table(logits.shape[0], table)
         if self._has_kept:
             kept = torch.empty((logits.shape[0], (self.vocab + 31) // 32), dtype=torch.int32,
                                device=self.device)
-        step = self._sampler.step(rows, requests, ids.data_ptr(),
-                                  0 if kept is None else kept.data_ptr())
-        return DeviceStep(self._sampler, step, ids, kept)
+        step = self._sampler.step(
+            rows, requests, 0 if ids is None else ids.data_ptr(),
+            0 if kept is None else kept.data_ptr(),
+            None if table is None else (table.tokens.data_ptr(), 0 if table.ids is None else
+                                        table.ids.shape[1], *map(_address, table[1:])))
+        return DeviceStep(self._sampler, step, ids, kept, table)
+
+    def new_table(self, rows, listed):
+        """A TokenTable without values, as a step called with ``table=listed`` gives one."""
+        if not isinstance(listed, int) or not -1 <= listed <= 128:
+            raise Error("table", text_of(listed), "None, or from -1 to 128")
+        tokens = torch.empty((rows, 1), dtype=torch.int64, device=self.device)
+        if listed < 0:
+            return TokenTable(tokens, None, None, None)
+        return TokenTable(
+            tokens, torch.empty((rows, 1 + listed), dtype=torch.int64, device=self.device),
+            torch.empty((rows, 1 + listed), dtype=torch.float32, device=self.device),
+            torch.empty(rows, dtype=torch.int64, device=self.device))

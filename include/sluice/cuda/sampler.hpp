@@ -1,8 +1,8 @@
 // The Sampler of sampler.hpp with its requests and its whole step on a GPU: the same tokens, bit
 // for bit. Link Sluice::cuda.
 //
-// A step is one CUDA graph for each shape of a batch, and one copy of its results to pinned memory
-// on a stream of its own. Only StepHandle::Get, StepHandle::Await and the destructor normally wait
+// A step is one CUDA graph for each shape of a batch that comes more than once, and one copy of its
+// results to pinned memory on a stream of its own. Only StepHandle::Get, StepHandle::Await and the destructor normally wait
 // for the device; Waits counts the rare other calls that do. Changes of requests (Add, Update,
 // Accept, Rollback, and the tokens of a step) go to the device in small asynchronous copies and
 // kernels on another stream, concurrent with the caller's; a step waits for them there, and they
@@ -93,7 +93,8 @@ struct DeviceStepResult {
   std::span<const float> list_values = {};
 };
 
-// Computes the logits of a step: kernels on a stream, which become the front of the step's graph.
+// Computes the logits of a step: kernels on a stream, which become the front of the step's graph,
+// captured the first time.
 // It is called when a graph is captured, and at no other time; equal sources are taken for the same
 // kernels, with the same pointers. A call of the DeviceSampler from it is an Error. A head without
 // calls that wait is one: Project of cuda/head.hpp, or a library's product. (A certified head is
@@ -106,6 +107,16 @@ struct LogitsSource {
 };
 
 class DeviceSampler;
+
+// What a step reports in addition to its tokens, in device memory: the fields of DeviceStepResult.
+// Empty when no request of the step has log-probabilities.
+struct DeviceStepReport {
+  DeviceArray<const float> logprobs = {};
+  DeviceArray<const int32_t> ranks = {};
+  int32_t width = 0;
+  DeviceArray<const int32_t> list_ids = {};
+  DeviceArray<const float> list_values = {};
+};
 
 // A step that was enqueued. It names the step and owns nothing: the DeviceSampler outlives it.
 class StepHandle {
@@ -121,6 +132,7 @@ class StepHandle {
   DeviceArray<const int32_t> kept() const { return kept_; }
   // Empty when no request has `parents`.
   DeviceArray<const int32_t> path() const { return path_; }
+  const DeviceStepReport& report() const { return report_; }
   // The cudaEvent_t that is recorded after them.
   void* event() const { return event_; }
 
@@ -144,6 +156,7 @@ class StepHandle {
   DeviceArray<const int32_t> emitted_ = {};
   DeviceArray<const int32_t> kept_ = {};
   DeviceArray<const int32_t> path_ = {};
+  DeviceStepReport report_ = {};
   void* event_ = nullptr;
   void* copied_ = nullptr;  // recorded after its copy
 };

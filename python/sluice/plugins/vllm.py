@@ -1,9 +1,9 @@
-"""Sluice inside vLLM, as a general plug-in: top-k, top-p and the draw; the head on request.
+"""Sluice inside vLLM, as a general plug-in: the whole step, top-k, top-p, the draw; the head on request.
 
 vLLM calls ``register`` in each of its processes. It replaces functions of vLLM at named seams, if
 the version is one of KNOWN and every seam has the parameters that stand there; else it changes
-nothing and logs one message. The variable SLUICE_VLLM says what is replaced: "top_k_top_p,draw"
-unless set, "head" in addition, or "off". docs/plugins/vllm.md has the rest.
+nothing and logs one message. The variable SLUICE_VLLM says what is replaced:
+"top_k_top_p,draw,step" unless set, "head" in addition, or "off". docs/plugins/vllm.md has the rest.
 """
 
 import functools
@@ -18,15 +18,17 @@ import torch
 
 from sluice._sluice import build, dense_head
 from sluice.errors import Error
+from sluice.plugins import vllm_step
 from sluice.rows import mask_
 from sluice.torch_rows import chosen_seeds, draw, tokens_or_zero
 
 logger = logging.getLogger("vllm.plugins.sluice")
 
-PARTS = ("top_k_top_p", "draw", "head")
-_DEFAULT = "top_k_top_p,draw"
+PARTS = ("top_k_top_p", "draw", "step", "head")
+_DEFAULT = "top_k_top_p,draw,step"
 _FILTERS_MODULE = "vllm.v1.sample.ops.topk_topp_sampler"
 _RUNNER_MODULE = "vllm.v1.worker.gpu.sample.sampler"
+_STATES_MODULE = "vllm.v1.worker.gpu.states"
 _HEAD_MODULE = "vllm.model_executor.layers.logits_processor"
 _PROCESSED = ("processed_logits", "processed_logprobs")
 
@@ -124,6 +126,19 @@ def _seams(more=()):
         Seam("draw", _RUNNER_MODULE, "Sampler._sample_random",
              ("self", "processed_logits", "expanded_idx_mapping", "idx_mapping_np", "pos", "top_k",
               "top_p", *more, "use_fused_sampler"), _sample_random),
+        Seam("step", _RUNNER_MODULE, "Sampler.__init__",
+             ("self", "vllm_config", "max_num_reqs", "vocab_size", "device", "req_states",
+              "logprobs_mode", "num_speculative_tokens", "use_fp64_gumbel", "enable_trace_replay",
+              "return_sampling_mask", "custom_logits_processors"), vllm_step.init),
+        Seam("step", _RUNNER_MODULE, "Sampler.add_request", ("self", "req_idx", "sampling_params"),
+             vllm_step.add_request),
+        Seam("step", _RUNNER_MODULE, "Sampler.__call__", ("self", "logits", "input_batch"),
+             vllm_step.call),
+        Seam("step", _STATES_MODULE, "RequestState.add_request",
+             ("self", "req_id", "prompt_len", "all_token_ids", "num_computed_tokens", "max_tokens"),
+             vllm_step.add_tokens),
+        Seam("step", _STATES_MODULE, "RequestState.remove_request", ("self", "req_id"),
+             vllm_step.remove_request),
         Seam("head", _HEAD_MODULE, "LogitsProcessor._apply_head",
              ("self", "lm_head", "hidden_states", "embedding_bias"), _apply_head),
     )

@@ -172,6 +172,7 @@ class DeviceSampler::Impl {
   void SendTables(const StepInput& input, const StepShape& shape);
   void RunProcessors(const StepInput& input, const StepShape& shape, void* stream);
   cudaGraphExec_t GraphOf(const StepShape& shape);
+  void Launch(const StepShape& shape, cudaGraphExec_t graph, cudaStream_t stream);
   void CountTokens(StepRecord& record);
 
   DeviceSamplerOptions options_;

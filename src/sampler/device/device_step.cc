@@ -35,9 +35,13 @@ void DeviceSampler::Impl::RunProcessors(const StepInput& input, const StepShape&
   }
 }
 
-// Captured once for each shape, while it is in use.
+// Captured when a shape comes a second time while it is known; null before: a batch whose rows come
+// and go has shapes that come once, and a capture takes the host longer than the launches do. The
+// kernels of a source are captured at once.
 cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
-  if (const Graph* graph = graphs_.Find(shape)) return *graph;
+  Graph* const known = graphs_.Find(shape);
+  if (known != nullptr && *known != nullptr) return *known;
+  if (known == nullptr && shape.source.enqueue == nullptr) return graphs_.Add(shape, Graph());
   RequireCuda(cudaStreamBeginCapture(captures_, cudaStreamCaptureModeThreadLocal), "graph");
   cudaGraph_t graph = nullptr;
   try {
@@ -58,7 +62,19 @@ cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
   RequireCuda(cudaStreamEndCapture(captures_, &graph), "graph");
   const std::unique_ptr<CUgraph_st, void (*)(cudaGraph_t)> owner(
       graph, [](cudaGraph_t captured) { cudaGraphDestroy(captured); });
-  return graphs_.Add(shape, Graph(graph));
+  Graph ready(graph);
+  if (known == nullptr) return graphs_.Add(shape, std::move(ready));
+  *known = std::move(ready);
+  return *known;
+}
+
+void DeviceSampler::Impl::Launch(const StepShape& shape, cudaGraphExec_t graph,
+                                 cudaStream_t stream) {
+  if (graph != nullptr) {
+    RequireCuda(cudaGraphLaunch(graph, stream), "graph");
+  } else {
+    EnqueueStep(buffers_, shape, options_.limits, stream);
+  }
 }
 
 StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& input, void* stream,
@@ -80,7 +96,8 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
     first.part = StepPart::kBeforeProcessors;
     last.part = StepPart::kAfterProcessors;
   }
-  const cudaGraphExec_t graph = shape.output.rows > 0 ? GraphOf(first) : nullptr;
+  const bool has_rows = shape.output.rows > 0;
+  const cudaGraphExec_t graph = has_rows ? GraphOf(first) : nullptr;
   const cudaGraphExec_t behind = is_processed ? GraphOf(last) : nullptr;
   const uint64_t step = steps_ + 1;
   const cudaStream_t own = static_cast<cudaStream_t>(stream);
@@ -95,6 +112,14 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
     handle.kept_ = {buffers_.kept, shape.output.rows * ((options_.vocab + 31) / 32)};
   }
   if (shape.output.has_path) handle.path_ = {outputs.path, shape.output.rows};
+  if (shape.output.has_logprobs) {
+    const int64_t rows = shape.output.rows, width = shape.output.width;
+    handle.report_ = {{outputs.logprobs, rows},
+                      {outputs.ranks, rows},
+                      shape.output.width,
+                      {outputs.list_ids, rows * width},
+                      {outputs.list_values, rows * width}};
+  }
   handle.event_ = static_cast<cudaEvent_t>(record.done);
   handle.copied_ = static_cast<cudaEvent_t>(record.copied);
 
@@ -112,7 +137,7 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   // What the step before gave lies where this one writes.
   const StepRecord& before = steps_kept_[steps_ % kStepsKept];
   if (before.step != 0) before.copied.HoldBack(own);
-  if (graph != nullptr) RequireCuda(cudaGraphLaunch(graph, own), "graph");
+  if (has_rows) Launch(first, graph, own);
   if (is_processed) {
     try {
       is_calling_back_ = true;
@@ -126,7 +151,7 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
       if (has_failed_) cudaGetLastError();
       throw;
     }
-    RequireCuda(cudaGraphLaunch(behind, own), "graph");
+    Launch(last, behind, own);
   }
   record.done.Record(own);
   record.done.HoldBack(copies_);
@@ -138,7 +163,7 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   }
   record.copied.Record(copies_);
   record.done.HoldBack(changes_);
-  if (graph != nullptr) {  // last: nothing is accepted of a step that fails
+  if (has_rows) {  // last: nothing is accepted of a step that fails
     LaunchAccept(
         {.store = buffers_.store, .spans = TablesOf(buffers_, shape).spans, .ids = outputs.ids},
         shape.output.requests, static_cast<cudaStream_t>(changes_));

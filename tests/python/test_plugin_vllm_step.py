@@ -1,0 +1,405 @@
+"""The whole step inside vLLM, with stand-ins for vLLM's sampler and for the device."""
+
+import logging
+import types
+
+import numpy as np
+import pytest
+
+import sluice
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from sluice.device_sampler import TokenTable  # noqa: E402
+from sluice.plugins import vllm_step  # noqa: E402
+
+VOCAB, SLOTS, LONGEST = 50, 4, 64
+
+
+class HostSampler:
+    """A sluice.Sampler in the place of a DeviceSampler."""
+
+    fails = False
+
+    def __init__(self, *, vocab, max_logprobs, **options):
+        self.vocab, self.options = vocab, options
+        self._sampler = sluice.Sampler(vocab=vocab, max_temperature=options["max_temperature"])
+        self.live = 0
+
+    def add(self, *, prompt, **fields):
+        self.live += 1
+        return self._sampler.add(prompt=prompt, **fields)
+
+    def remove(self, handle):
+        self.live -= 1
+        self._sampler.remove(handle)
+
+    def accept(self, handle, tokens):
+        self._sampler.accept(handle, tokens)
+
+    @staticmethod
+    def new_table(rows, listed):
+        tokens = torch.empty((rows, 1), dtype=torch.int64)
+        if listed < 0:
+            return TokenTable(tokens, None, None, None)
+        return TokenTable(tokens, torch.empty((rows, 1 + listed), dtype=torch.int64),
+                          torch.empty((rows, 1 + listed)), torch.empty(rows, dtype=torch.int64))
+
+    def step(self, logits, requests, *, table):
+        if self.fails:
+            raise RuntimeError("the device is on fire")
+        tokens = self._sampler.step(logits.float().numpy(), requests)
+        made = self.new_table(len(requests), table)
+        made.tokens[:, 0] = torch.from_numpy(np.maximum(tokens.ids, 0))
+        if table >= 0:
+            made.ids.zero_()
+            made.logprobs.fill_(-torch.inf)
+            made.ids[:, 0] = made.tokens[:, 0]
+            made.logprobs[:, 0] = torch.from_numpy(tokens.logprobs)
+            made.ranks[:] = torch.from_numpy(tokens.ranks.astype(np.int64))
+            width = 0 if tokens.top_ids is None else min(tokens.top_ids.shape[1], 1 + table)
+            if width > 1:
+                ids = torch.from_numpy(tokens.top_ids[:, 1:width].astype(np.int64))
+                made.ids[:, 1:width] = ids.clamp(min=0)
+                made.logprobs[:, 1:width] = torch.from_numpy(tokens.top_logprobs[:, 1:width])
+        return types.SimpleNamespace(table=made)
+
+
+class OnHost:
+    def __init__(self, values):
+        self.gpu = values
+        self.np = values.numpy()
+
+
+class States:
+    """As RequestState of vLLM."""
+
+    def __init__(self):
+        self.max_model_len = LONGEST
+        self.req_id_to_index = {}
+        self.free = list(range(SLOTS))
+        self.prompt_len = OnHost(torch.zeros(SLOTS, dtype=torch.int32))
+        self.prefill_len = OnHost(torch.zeros(SLOTS, dtype=torch.int32))
+        self.all_token_ids = OnHost(torch.zeros((SLOTS, LONGEST), dtype=torch.int32))
+        self.total_len = np.zeros(SLOTS, int)
+        self.max_seq_len = np.zeros(SLOTS, np.int32)
+
+    def add_request(self, req_id, prompt_len, all_token_ids, num_computed_tokens, max_tokens):
+        slot = self.req_id_to_index[req_id] = self.free.pop()
+        self.prompt_len.np[slot], self.prefill_len.np[slot] = prompt_len, len(all_token_ids)
+        self.all_token_ids.np[slot, :len(all_token_ids)] = all_token_ids
+        self.total_len[slot] = len(all_token_ids)
+        self.max_seq_len[slot] = prompt_len + max_tokens
+
+    def remove_request(self, req_id):
+        slot = self.req_id_to_index.pop(req_id, None)
+        if slot is not None:
+            self.free.append(slot)
+        return slot
+
+
+def named(name):
+    return type(name, (), {})()
+
+
+class Sampler:
+    """As Sampler of vLLM: its own step gives the least likely token."""
+
+    def __init__(self, vllm_config, max_num_reqs, vocab_size, device, req_states):
+        self.req_states, self.logprobs_mode = req_states, vllm_config.mode
+        self.compute_nans, self.return_sampling_mask = False, False
+        self.trace_replay_state, self.num_speculative_tokens = None, 1
+        self.logits_processors = [named(name) for name in vllm_config.processors]
+        self.sampling_states = types.SimpleNamespace(
+            seeds=OnHost(torch.zeros(SLOTS, dtype=torch.int64)),
+            num_logprobs=np.full(SLOTS, -1, np.int32))
+
+    def add_request(self, req_idx, sampling_params):
+        self.sampling_states.seeds.np[req_idx] = sampling_params.seed
+        listed = sampling_params.logprobs
+        self.sampling_states.num_logprobs[req_idx] = -1 if listed is None else listed
+
+    def __call__(self, logits, input_batch):
+        return SamplerOutput(logits.argmin(dim=1, keepdim=True), None, None, None, None)
+
+
+class SamplerOutput(types.SimpleNamespace):
+    def __init__(self, sampled_token_ids, logprobs_tensors, num_nans, num_sampled, num_rejected):
+        super().__init__(tokens=sampled_token_ids, reports=logprobs_tensors)
+
+
+def get_num_sampled_and_rejected(num_sampled, *rest):
+    return num_sampled, num_sampled
+
+
+PROCESSORS = ("LogitBiasState", "PenaltiesState", "BadWordsState")
+
+
+def params_of(**fields):
+    return types.SimpleNamespace(**{
+        "temperature": 0.9, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "seed": 1, "logprobs": None,
+        "repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0,
+        "logit_bias": None, "allowed_token_ids": None, "bad_words_token_ids": None,
+        "min_tokens": 0, "all_stop_token_ids": set(), "logprob_token_ids": None,
+        "thinking_token_budget": None, "structured_outputs": None, "max_tokens": 30, **fields})
+
+
+class Engine:
+    """vLLM's part: slots, prompts in pieces, and the tokens of each step."""
+
+    def __init__(self, monkeypatch, mode="raw_logprobs", processors=PROCESSORS):
+        outputs = types.ModuleType("vllm.v1.outputs")
+        outputs.LogprobsTensors = lambda ids, logprobs, ranks: (ids, logprobs, ranks)
+        for name in ("vllm", "vllm.v1"):
+            monkeypatch.setitem(__import__("sys").modules, name, types.ModuleType(name))
+        monkeypatch.setitem(__import__("sys").modules, "vllm.v1.outputs", outputs)
+        monkeypatch.setattr(vllm_step, "DeviceSampler", HostSampler)
+        monkeypatch.setattr(vllm_step, "counts", type(vllm_step.counts)())
+        sampler = type("Sampler", (), {
+            "__init__": vllm_step.init(Sampler.__init__),
+            "add_request": vllm_step.add_request(Sampler.add_request),
+            "__call__": vllm_step.call(Sampler.__call__)})
+        states = type("States", (States,), {
+            "add_request": vllm_step.add_tokens(States.add_request),
+            "remove_request": vllm_step.remove_request(States.remove_request)})
+        self.states = states()
+        config = types.SimpleNamespace(mode=mode, processors=processors,
+                                       model_config=types.SimpleNamespace(max_logprobs=20))
+        monkeypatch.setattr(vllm_step.torch, "device",
+                            lambda name: types.SimpleNamespace(type="cuda"))
+        self.sampler = sampler(config, SLOTS, VOCAB, "cuda", self.states)
+        self.computed = {}  # tokens of each request that the model has seen
+
+    @property
+    def steps(self):
+        return self.sampler._sluice_steps
+
+    def join(self, name, tokens, params, prompt=None):
+        self.states.add_request(name, len(tokens) if prompt is None else prompt, list(tokens), 0,
+                                params.max_tokens)
+        self.sampler.add_request(self.states.req_id_to_index[name], params)
+        self.computed[name] = 0
+
+    def leave(self, name):
+        self.states.remove_request(name)
+        del self.computed[name]
+
+    def step(self, names, logits, piece=100):
+        """Each request's prompt goes in pieces; the tokens of those whose last piece went."""
+        slots = np.array([self.states.req_id_to_index[name] for name in names])
+        for name, slot in zip(names, slots):
+            self.computed[name] = min(self.computed[name] + piece, self.states.total_len[slot])
+        lengths = np.array([self.computed[name] for name in names], np.int32)
+        padded = np.concatenate([lengths, np.zeros(3, np.int32)])
+        batch = types.SimpleNamespace(
+            idx_mapping_np=slots, num_reqs=len(names), seq_lens=torch.from_numpy(lengths),
+            seq_lens_cpu_upper_bound=torch.from_numpy(padded), cu_num_logits=None,
+            idx_mapping=None)
+        output = self.sampler(logits, batch)
+        given = {}
+        for row, (name, slot) in enumerate(zip(names, slots)):
+            if lengths[row] < self.states.prefill_len.np[slot]:
+                continue
+            given[name] = int(output.tokens[row, 0])
+            self.states.all_token_ids.np[slot, self.states.total_len[slot]] = given[name]
+            self.states.total_len[slot] += 1
+        self.last = output
+        return given
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    return Engine(monkeypatch)
+
+
+def logits_of(rows, seed):
+    values = np.random.default_rng(seed).normal(0, 3, (rows, VOCAB)).astype(np.float32)
+    return torch.from_numpy(values)
+
+
+class Expected:
+    """A request by itself, by a sluice.Sampler."""
+
+    def __init__(self, tokens, params, prompt=None):
+        self.sampler = sluice.Sampler(vocab=VOCAB)
+        prompt = len(tokens) if prompt is None else prompt
+        self.handle = self.sampler.add(prompt=list(tokens[:prompt]),
+                                       **vllm_step.fields_of(params, params.seed, VOCAB))
+        self.sampler.accept(self.handle, list(tokens[prompt:]))
+
+    def step(self, row):
+        return self.sampler.step(row[None].numpy(), [self.handle])
+
+
+HARD = {"repetition_penalty": 1.3, "frequency_penalty": 0.4, "presence_penalty": 0.2, "min_p": 0.02,
+        "logit_bias": {3: 2.0, 7: -1.0}, "bad_words_token_ids": [[4, 5], [9]], "min_tokens": 3,
+        "all_stop_token_ids": {1, 2}, "top_k": 20, "top_p": 0.9}
+
+
+def test_each_request_gets_the_tokens_that_it_gets_alone(engine):
+    prompts = {"a": [1, 2, 3], "b": [4, 5, 6, 7], "c": [8]}
+    params = {"a": params_of(seed=5, **HARD), "b": params_of(temperature=0.0),
+              "c": params_of(seed=-2, top_k=5)}
+    alone = {name: Expected(prompts[name], params[name]) for name in prompts}
+    engine.join("a", prompts["a"], params["a"])
+    engine.join("b", prompts["b"], params["b"])
+    names = ["a", "b"]
+    for at in range(12):
+        if at == 4:
+            engine.join("c", prompts["c"], params["c"])
+            names = ["c", "a", "b"]
+        if at == 8:
+            engine.leave("a")
+            names = ["b", "c"]
+        logits = logits_of(len(names), at)
+        given = engine.step(names, logits)
+        for row, name in enumerate(names):
+            assert given[name] == alone[name].step(logits[row]).ids[0], (at, name)
+    assert dict(vllm_step.counts) == {"steps": 12}
+
+
+def test_a_prompt_in_pieces_gives_nothing_before_its_end(engine):
+    engine.join("long", list(range(10)), params_of(seed=3))
+    engine.join("short", [1], params_of(seed=4))
+    alone = {"long": Expected(list(range(10)), params_of(seed=3)),
+             "short": Expected([1], params_of(seed=4))}
+    for at in range(5):
+        logits = logits_of(2, at)
+        given = engine.step(["long", "short"], logits, piece=4)
+        assert ("long" in given) == (at >= 2)
+        for row, name in enumerate(["long", "short"]):
+            if name in given:
+                assert given[name] == alone[name].step(logits[row]).ids[0]
+    assert vllm_step.counts["steps"] == 5 and vllm_step.counts["read again"] == 0
+
+
+def test_only_pieces_of_prompts_take_no_step(engine):
+    engine.join("long", list(range(10)), params_of(logprobs=2))
+    assert engine.step(["long"], logits_of(1, 0), piece=4) == {}
+    assert engine.last.tokens.tolist() == [[0]] and engine.last.reports[0].tolist() == [[0, 0, 0]]
+
+
+def test_a_request_that_comes_back_goes_on(engine):
+    prompt, params = [1, 2, 3], params_of(seed=9, **HARD)
+    alone = Expected(prompt, params)
+    engine.join("a", prompt, params)
+    tokens = list(prompt)
+    for at in range(4):
+        logits = logits_of(1, at)
+        tokens.append(engine.step(["a"], logits)["a"])
+        assert tokens[-1] == alone.step(logits[0]).ids[0]
+    engine.leave("a")  # preempted
+    assert engine.steps._sampler.live == 0
+    engine.join("again", tokens, params, prompt=3)
+    for at in range(4, 8):
+        logits = logits_of(1, at)
+        assert engine.step(["again"], logits)["again"] == alone.step(logits[0]).ids[0]
+
+
+@pytest.mark.parametrize("fields, reason", [
+    ({"logprobs": -1}, "more than 20 log-probabilities"),
+    ({"logprobs": 21}, "more than 20 log-probabilities"),
+    ({"logprob_token_ids": [3]}, "log-probabilities of given tokens"),
+    ({"thinking_token_budget": 5}, "a thinking budget"),
+    ({"min_tokens": 2, "structured_outputs": object()}, "min_tokens with structured outputs"),
+    ({"logit_bias": {1: 101.0}}, "a bias beyond 100"),
+    ({"logit_bias": {VOCAB: 1.0}}, "a value of logit_bias"),
+    ({"max_tokens": LONGEST}, f"more than {LONGEST} tokens"),
+])
+def test_vllm_takes_the_steps_of_requests_that_are_not_known(engine, caplog, fields, reason):
+    caplog.set_level(logging.INFO, "vllm.plugins.sluice")
+    known, prompt = params_of(seed=2, frequency_penalty=0.5), [1, 2]
+    engine.join("known", prompt, known)
+    alone = Expected(prompt, known)
+    logits = logits_of(1, 0)
+    assert engine.step(["known"], logits)["known"] == alone.step(logits[0]).ids[0]
+    engine.join("other", [5], params_of(**fields))
+    for at in range(2):
+        logits = logits_of(2, 10 + at)
+        given = engine.step(["known", "other"], logits)
+        assert given == {"known": int(logits[0].argmin()), "other": int(logits[1].argmin())}
+        alone.sampler.accept(alone.handle, [given["known"]])
+    assert vllm_step.counts[reason] == 2
+    assert [record.message for record in caplog.records] == [
+        f"Sluice leaves a step to vLLM: {reason}."]
+    engine.leave("other")
+    for at in range(3):  # with the tokens that vLLM gave
+        logits = logits_of(1, 20 + at)
+        assert engine.step(["known"], logits)["known"] == alone.step(logits[0]).ids[0]
+    assert vllm_step.counts["steps"] == 4 and vllm_step.counts["read again"] == 1
+
+
+def test_reports_have_the_columns_that_vllm_expects(engine):
+    engine.join("two", [1], params_of(seed=1, logprobs=2))
+    engine.join("five", [2], params_of(seed=2, logprobs=5, temperature=0.0))
+    engine.join("none", [3], params_of(seed=3))
+    logits = logits_of(3, 7)
+    given = engine.step(["two", "none", "five"], logits)
+    ids, logprobs, ranks = engine.last.reports
+    assert ids.shape == logprobs.shape == (3, 6) and ranks.shape == (3,)
+    values = logits.double().log_softmax(dim=1)
+    for row, (name, listed) in enumerate((("two", 2), ("none", None), ("five", 5))):
+        if listed is None:
+            continue
+        token, order = given[name], values[row].argsort(descending=True)
+        assert ids[row, 0] == token and ids[row, 1:1 + listed].tolist() == order[:listed].tolist()
+        # The sum of the weights is that of 2^-40 units here, and of doubles there.
+        assert logprobs[row, 0] == pytest.approx(float(values[row, token]), abs=2e-6)
+        assert ranks[row] == int((logits[row] >= logits[row, token]).sum())
+        assert (ids[row, 1 + listed:] >= 0).all()  # for a detokenizer that looks at each
+
+
+def test_a_failing_step_is_vllms_and_three_end_it(engine, caplog, monkeypatch):
+    params = params_of(seed=6, presence_penalty=0.5)
+    engine.join("a", [1, 2], params)
+    monkeypatch.setattr(HostSampler, "fails", True)
+    logits = logits_of(1, 0)
+    assert engine.step(["a"], logits)["a"] == int(logits[0].argmin())
+    monkeypatch.setattr(HostSampler, "fails", False)
+    alone = Expected([1, 2, int(logits[0].argmin())], params, prompt=2)
+    logits = logits_of(1, 1)
+    assert engine.step(["a"], logits)["a"] == alone.step(logits[0]).ids[0]
+    monkeypatch.setattr(HostSampler, "fails", True)
+    for at in range(4):
+        logits = logits_of(1, 2 + at)
+        assert engine.step(["a"], logits)["a"] == int(logits[0].argmin())
+    assert vllm_step.counts["failures"] == 3 and vllm_step.counts["steps failed"] == 2
+    assert "on fire" in caplog.text
+
+
+def test_requests_that_vllm_makes_up_to_warm_up_are_its_own(engine):
+    engine.sampler.add_request(0, params_of())
+    batch = types.SimpleNamespace(idx_mapping_np=np.arange(1), num_reqs=1)
+    logits = logits_of(1, 0)
+    assert engine.sampler(logits, batch).tokens.tolist() == [[int(logits[0].argmin())]]
+    assert vllm_step.counts["not added"] == 1
+
+
+@pytest.mark.parametrize("processors, words", [
+    ((*PROCESSORS, "MyProcessor"), "a logits processor MyProcessor"),
+    (PROCESSORS[:2], "a logits processor less"),
+])
+def test_a_sampler_that_does_more_stays_vllms(monkeypatch, caplog, processors, words):
+    caplog.set_level(logging.INFO, "vllm.plugins.sluice")
+    engine = Engine(monkeypatch, processors=processors)
+    assert engine.steps is None and words in caplog.text
+    engine.join("a", [1], params_of())
+    logits = logits_of(1, 0)
+    assert engine.step(["a"], logits)["a"] == int(logits[0].argmin())
+
+
+def test_processed_reports_stay_vllms(monkeypatch):
+    engine = Engine(monkeypatch, mode="processed_logprobs")
+    engine.join("a", [1], params_of(logprobs=1))
+    engine.step(["a"], logits_of(1, 0))
+    assert vllm_step.counts["log-probabilities of processed logits"] == 1
+
+
+def test_the_room_for_tokens_is_bounded(monkeypatch):
+    assert vllm_step._room(256, 8192) == 8192
+    assert vllm_step._room(1024, 131072) * 1024 * vllm_step.BYTES_A_TOKEN <= vllm_step.MOST_BYTES
+    monkeypatch.setenv("SLUICE_VLLM_TOKENS", "100000")
+    assert vllm_step._room(1024, 131072) == 100000
+    monkeypatch.setenv("SLUICE_VLLM_TOKENS", "many")
+    with pytest.raises(sluice.Error, match="SLUICE_VLLM_TOKENS = many is not allowed"):
+        vllm_step._room(1, 1)
