@@ -321,7 +321,7 @@ void BindDeviceSampler(nb::module_& module) {
              return self.Call([&](cuda::DeviceSampler& sampler) { return sampler.Seed(request); });
            })
       .def("step", Step, nb::arg("rows"), nb::arg("requests"), nb::arg("ids"), nb::arg("kept"),
-           nb::arg("table"))
+           nb::arg("table").none())
       .def("get", Get, nb::arg("step"))
       .def_prop_ro(
           "free_slots",

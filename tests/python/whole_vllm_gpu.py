@@ -126,7 +126,7 @@ def params_of(source, SamplingParams, is_known):
     if source.random() < 0.7:
         more |= {"seed": source.randrange(2**62)}
     return SamplingParams(temperature=source.choice([0.0, 0.3, 1.0, 1.7]), ignore_eos=True,
-                          max_tokens=source.randrange(5, 90), detokenize=False, **more)
+                          max_tokens=source.randrange(8, 90), detokenize=False, **more)
 
 
 def main():
