@@ -85,6 +85,7 @@ def measure(options):
             generate(kind, batch, SHORT, -1)  # compiles what this kind needs
             salt += 1
             short, _ = generate(kind, batch, SHORT, salt)
+            print(f"measures {kind}, {batch} requests", flush=True)  # for a profiler to wait for
             long, gaps = generate(kind, batch, SHORT + options.steps, salt)
             row = {"kind": kind, "batch": batch, "step_us": 1e6 * (long - short) / options.steps,
                    "engine_step_us": 1e6 * statistics.median(gaps)}
