@@ -33,7 +33,8 @@ KINDS = {
                                        "logit_bias": {at * 97: 1.5 for at in range(8)}},
     "logprobs 20": {**_CUT, "logprobs": 20},
 }
-SAMPLERS = {"vLLM": {"SLUICE_VLLM": "off"}, "Sluice": {}}
+SAMPLERS = {"vLLM": {"SLUICE_VLLM": "off"},
+            "Sluice": {"SLUICE_VLLM": "top_k_top_p,draw,step,logprobs"}}
 
 
 def prompts(batch, salt):

@@ -1,9 +1,11 @@
 """The whole step inside vLLM, with stand-ins for vLLM's sampler and for the device."""
 
+import ast
 import logging
 import types
 
 import numpy as np
+import peers
 import pytest
 
 import sluice
@@ -11,6 +13,7 @@ import sluice
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from sluice.device_sampler import TokenTable  # noqa: E402
+from sluice.plugins import vllm as plugin  # noqa: E402
 from sluice.plugins import vllm_step  # noqa: E402
 
 VOCAB, SLOTS, LONGEST = 50, 4, 64
@@ -155,6 +158,7 @@ class Engine:
         monkeypatch.setitem(__import__("sys").modules, "vllm.v1.outputs", outputs)
         monkeypatch.setattr(vllm_step, "DeviceSampler", HostSampler)
         monkeypatch.setattr(vllm_step, "counts", type(vllm_step.counts)())
+        monkeypatch.setattr(vllm_step, "takes_logprobs", True)
         sampler = type("Sampler", (), {
             "__init__": vllm_step.init(Sampler.__init__),
             "add_request": vllm_step.add_request(Sampler.add_request),
@@ -395,6 +399,13 @@ def test_processed_reports_stay_vllms(monkeypatch):
     assert vllm_step.counts["log-probabilities of processed logits"] == 1
 
 
+def test_reports_are_taken_over_on_request(engine, monkeypatch):
+    monkeypatch.setattr(vllm_step, "takes_logprobs", False)
+    engine.join("a", [1], params_of(logprobs=1))
+    engine.step(["a"], logits_of(1, 0))
+    assert vllm_step.counts["log-probabilities, without logprobs in SLUICE_VLLM"] == 1
+
+
 def test_the_room_for_tokens_is_bounded(monkeypatch):
     assert vllm_step._room(256, 8192) == 8192
     assert vllm_step._room(1024, 131072) * 1024 * vllm_step.BYTES_A_TOKEN <= vllm_step.MOST_BYTES
@@ -403,3 +414,50 @@ def test_the_room_for_tokens_is_bounded(monkeypatch):
     monkeypatch.setenv("SLUICE_VLLM_TOKENS", "many")
     with pytest.raises(sluice.Error, match="SLUICE_VLLM_TOKENS = many is not allowed"):
         vllm_step._room(1, 1)
+
+
+def parameters_in(text, path):
+    holder, name = path.split(".")
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef) and node.name == holder:
+            for function in node.body:
+                if isinstance(function, ast.FunctionDef) and function.name == name:
+                    return tuple(argument.arg for argument in function.args.args)
+    return None
+
+
+@pytest.mark.parametrize("sources", peers.sources_of("vllm") or [None], ids=str)
+def test_vllms_own_functions_have_the_parameters_that_are_replaced(sources):
+    if sources is None or plugin.seams_of(sources.version) is None:
+        pytest.skip("no wheel of a version that the plug-in knows is there: SLUICE_PEER_WHEELS")
+    seams = [seam for seam in plugin.seams_of(sources.version) if seam.part == "step"]
+    assert len(seams) == 5
+    for seam in seams:
+        assert parameters_in(sources.read(seam.module), seam.path) == seam.parameters, seam.path
+
+
+@pytest.mark.parametrize("sources", peers.sources_of("vllm") or [None], ids=str)
+def test_what_is_read_of_vllms_states_is_there(sources):
+    """Fields that no signature names; a rename must fail here and not in a running engine."""
+    if sources is None or plugin.seams_of(sources.version) is None:
+        pytest.skip("no wheel of a version that the plug-in knows is there: SLUICE_PEER_WHEELS")
+    own = {
+        "vllm.v1.worker.gpu.states": ("max_model_len", "max_seq_len", "prompt_len", "prefill_len",
+                                      "all_token_ids", "req_id_to_index"),
+        "vllm.v1.worker.gpu.sample.states": ("num_logprobs", "seeds"),
+        "vllm.v1.worker.gpu.sample.sampler": (
+            "compute_nans", "logits_processors", "logprobs_mode", "num_speculative_tokens",
+            "req_states", "return_sampling_mask", "sampling_states", "trace_replay_state"),
+    }
+    for module, names in own.items():
+        given = {node.attr for node in ast.walk(ast.parse(sources.read(module)))
+                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+        assert set(names) <= given, (module, set(names) - given)
+    batch = sources.read("vllm.v1.worker.gpu.input_batch")
+    fields = {node.target.id for node in ast.walk(ast.parse(batch))
+              if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+    assert {"cu_num_logits", "idx_mapping", "idx_mapping_np", "num_reqs", "seq_lens",
+            "seq_lens_cpu_upper_bound"} <= fields
+    outputs = sources.read("vllm.v1.worker.gpu.sample.output")
+    assert all(name in outputs for name in ("sampled_token_ids", "logprobs_tensors", "num_nans",
+                                            "num_sampled", "num_rejected"))

@@ -20,7 +20,8 @@ sys.path.insert(0, str(ROOT / "tests/cli"))
 import tiny_model  # noqa: E402
 
 # One process, so that what the plug-in does can be looked at.
-os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_NO_USAGE_STATS": "1",
+os.environ |= {"SLUICE_VLLM": "top_k_top_p,draw,step,logprobs",
+               "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_NO_USAGE_STATS": "1",
                "VLLM_USE_DEEP_GEMM": "0", "HF_HUB_OFFLINE": "1"}
 
 

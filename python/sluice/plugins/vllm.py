@@ -3,7 +3,8 @@
 vLLM calls ``register`` in each of its processes. It replaces functions of vLLM at named seams, if
 the version is one of KNOWN and every seam has the parameters that stand there; else it changes
 nothing and logs one message. The variable SLUICE_VLLM says what is replaced:
-"top_k_top_p,draw,step" unless set, "head" in addition, or "off". docs/plugins/vllm.md has the rest.
+"top_k_top_p,draw,step" unless set, "logprobs" and "head" in addition, or "off". The step is taken
+over on CUDA alone. docs/plugins/vllm.md has the rest.
 """
 
 import functools
@@ -24,7 +25,7 @@ from sluice.torch_rows import chosen_seeds, draw, tokens_or_zero
 
 logger = logging.getLogger("vllm.plugins.sluice")
 
-PARTS = ("top_k_top_p", "draw", "step", "head")
+PARTS = ("top_k_top_p", "draw", "step", "logprobs", "head")
 _DEFAULT = "top_k_top_p,draw,step"
 _FILTERS_MODULE = "vllm.v1.sample.ops.topk_topp_sampler"
 _RUNNER_MODULE = "vllm.v1.worker.gpu.sample.sampler"
@@ -161,6 +162,8 @@ def _wanted():
     for word in words:
         if word not in PARTS:
             raise Error("SLUICE_VLLM", word, f"off, or some of {', '.join(PARTS)}")
+    if "logprobs" in words and "step" not in words:
+        raise Error("SLUICE_VLLM", given, "logprobs only with step, which reports them")
     return words
 
 
@@ -211,6 +214,9 @@ def register():
 
     if reason := _why_not(current_platform):
         return _inert(reason)
+    if not current_platform.is_cuda():
+        parts = [part for part in parts if part not in ("step", "logprobs")]
+    vllm_step.takes_logprobs = "logprobs" in parts
     found = []
     for seam in (seam for seam in seams if seam.part in parts):
         try:

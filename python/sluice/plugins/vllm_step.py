@@ -26,6 +26,7 @@ MOST_FAILURES = 3
 _OWN_PROCESSORS = ("LogitBiasState", "PenaltiesState", "BadWordsState")
 _RAW = ("raw_logprobs", "raw_logits")
 
+takes_logprobs = False  # of requests that have some
 counts = collections.Counter()  # of this process: "steps" here, and those of vLLM by their reasons
 
 
@@ -58,6 +59,8 @@ def why_not_sampler(sampler):
 def why_not_request(params, mode, most_logprobs):
     """Why a request's steps stay vLLM's; "" where they do not."""
     if params.logprobs is not None:
+        if not takes_logprobs:
+            return "log-probabilities, without logprobs in SLUICE_VLLM"
         if mode not in _RAW:
             return "log-probabilities of processed logits"
         if not 0 <= params.logprobs <= most_logprobs:
