@@ -55,7 +55,9 @@ HEADS = (("greedy", "greedy"), ("k = 50, p = 0.9", "k50-p0.9"), ("no filter", "s
 # One engine and its load: front ends by tokens a second, by latency and by CPU time.
 FRONTS = (("vLLM's server", "vLLM"), ("vLLM's Rust front end", "vLLM, Rust front end"), ("`sluice serve`", "Sluice"))
 REQUESTS = (("greedy", "greedy"), ("k = 50, p = 0.95", "k50 p.95"), ("p = 0.95", "p.95"),
-            ("penalties, min-p, seeds", "penalties seeded"), ("20 log-probabilities", "logprobs 20"))
+            ("k = 50, p = 0.95, seeds", "k50 p.95 seeded"),
+            ("+ penalties, min-p, bias", "penalties, min-p, bias, seeded"),
+            ("20 log-probabilities", "logprobs 20"))
 CAKE = (("Sluice, from logits", "sluice"), ("FlashInfer cake, softmax included", "flashinfer-cake"),
         ("FlashInfer cake, from ready probabilities", "flashinfer-cake-alone"),
         ("FlashInfer, joint filter", "flashinfer-joint"), ("vLLM, Triton", "vllm-triton"))
@@ -72,7 +74,8 @@ TABLES = [
           value="tokens_per_s", decimals=0, rows=[of(shown, {"front": front}) for shown, front in FRONTS],
           columns=[*(of(f"tokens/s, {n} stream{'s' if n > 1 else ''}", {"streams": n}) for n in (1, 32, 256, 512)),
                    of("tokens a CPU-second, 512", {"streams": 512}, value="tokens_per_cpu_s")]),
-    table("engine", "vllm-h200.json", heads=("requests", "sampler"), value="step_us/1000", decimals=2,
+    table("engine", "vllm-steps-h200.json", heads=("requests", "sampler"), value="engine_step_us/1000",
+          decimals=2,
           rows=[of((shown if sampler == "vLLM" else "", sampler), {"task": task, "sampler": sampler})
                 for shown, task in REQUESTS for sampler in ("vLLM", "Sluice")],
           columns=each("batch", 1, 32, 128, 256)),

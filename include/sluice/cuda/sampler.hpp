@@ -2,11 +2,11 @@
 // for bit. Link Sluice::cuda.
 //
 // A step is one CUDA graph for each shape of a batch that comes more than once, and one copy of its
-// results to pinned memory on a stream of its own. Only StepHandle::Get, StepHandle::Await and the destructor normally wait
-// for the device; Waits counts the rare other calls that do. Changes of requests (Add, Update,
-// Accept, Rollback, and the tokens of a step) go to the device in small asynchronous copies and
-// kernels on another stream, concurrent with the caller's; a step waits for them there, and they
-// wait for the step before.
+// results to pinned memory on a stream of its own. Only StepHandle::Get, StepHandle::Await and the
+// destructor normally wait for the device; Waits counts the rare other calls that do. Changes of
+// requests (Add, Update, Accept, Rollback, and the tokens of a step) go to the device in small
+// asynchronous copies and kernels on another stream, concurrent with the caller's; a step waits for
+// them there, and they wait for the step before.
 #pragma once
 
 #include <cstddef>
