@@ -189,7 +189,7 @@ class Engine:
         del self.computed[name]
 
     def step(self, names, logits, piece=100):
-        """Each request's prompt goes in pieces; the tokens of those whose last piece went."""
+        """Prompts go in pieces; gives the tokens of requests after their last piece."""
         slots = np.array([self.states.req_id_to_index[name] for name in names])
         for name, slot in zip(names, slots):
             self.computed[name] = min(self.computed[name] + piece, self.states.total_len[slot])
@@ -429,7 +429,7 @@ def parameters_in(text, path):
 @pytest.mark.parametrize("sources", peers.sources_of("vllm") or [None], ids=str)
 def test_vllms_own_functions_have_the_parameters_that_are_replaced(sources):
     if sources is None or plugin.seams_of(sources.version) is None:
-        pytest.skip("no wheel of a version that the plug-in knows is there: SLUICE_PEER_WHEELS")
+        pytest.skip("no wheel of a supported version: SLUICE_PEER_WHEELS names no folder with one")
     seams = [seam for seam in plugin.seams_of(sources.version) if seam.part == "step"]
     assert len(seams) == 5
     for seam in seams:
@@ -440,7 +440,7 @@ def test_vllms_own_functions_have_the_parameters_that_are_replaced(sources):
 def test_what_is_read_of_vllms_states_is_there(sources):
     """Fields that no signature names; a rename must fail here and not in a running engine."""
     if sources is None or plugin.seams_of(sources.version) is None:
-        pytest.skip("no wheel of a version that the plug-in knows is there: SLUICE_PEER_WHEELS")
+        pytest.skip("no wheel of a supported version: SLUICE_PEER_WHEELS names no folder with one")
     own = {
         "vllm.v1.worker.gpu.states": ("max_model_len", "max_seq_len", "prompt_len", "prefill_len",
                                       "all_token_ids", "req_id_to_index"),
