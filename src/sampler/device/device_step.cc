@@ -35,9 +35,9 @@ void DeviceSampler::Impl::RunProcessors(const StepInput& input, const StepShape&
   }
 }
 
-// Captured when a shape comes a second time while it is known; null before: as requests come and go,
-// many shapes come once, and a capture takes the host longer than the launches do. The
-// kernels of a source are captured at once.
+// Captured when a shape comes a second time while it is known; null before. As requests come and go
+// many shapes come once, and a capture takes the host longer than the launches do. The kernels of a
+// source are captured at once.
 cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
   Graph* const known = graphs_.Find(shape);
   if (known != nullptr && *known != nullptr) return *known;
