@@ -17,7 +17,7 @@ struct StepArrays {
   const int32_t* ranks;
   const int32_t* list_ids;
   const float* list_values;
-  int32_t width;  // of the lists, whose first entry is the token
+  int32_t width;  // of the lists; the token is the first entry
   int64_t rows;
 };
 
