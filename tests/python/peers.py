@@ -5,6 +5,7 @@ SLUICE_PEER_WHEELS has wheels (pip download --no-deps vllm sglang), which are re
 installed; without it, an installed engine's own files are taken.
 """
 
+import ast
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
@@ -34,6 +35,22 @@ class Sources:
         with zipfile.ZipFile(self.location) as wheel:
             file = f"{path}.py" if f"{path}.py" in wheel.namelist() else f"{path}/__init__.py"
             return wheel.read(file).decode()
+
+
+    def parameters(self, module, path):
+        """Those of a function, or of a method "Class.name"; None where there is no such one."""
+        *holders, name = path.split(".")
+        body = ast.parse(self.read(module)).body
+        for holder in holders:
+            body = next((node.body for node in body
+                         if isinstance(node, ast.ClassDef) and node.name == holder), ())
+        for node in body:
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                given = node.args
+                return tuple(one.arg for one in (
+                    *given.posonlyargs, *given.args, *filter(None, [given.vararg]),
+                    *given.kwonlyargs, *filter(None, [given.kwarg])))
+        return None
 
 
 def sources_of(name):

@@ -416,16 +416,6 @@ def test_the_room_for_tokens_is_bounded(monkeypatch):
         vllm_step._room(1, 1)
 
 
-def parameters_in(text, path):
-    holder, name = path.split(".")
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.ClassDef) and node.name == holder:
-            for function in node.body:
-                if isinstance(function, ast.FunctionDef) and function.name == name:
-                    return tuple(argument.arg for argument in function.args.args)
-    return None
-
-
 @pytest.mark.parametrize("sources", peers.sources_of("vllm") or [None], ids=str)
 def test_vllms_own_functions_have_the_parameters_that_are_replaced(sources):
     if sources is None or plugin.seams_of(sources.version) is None:
@@ -433,7 +423,7 @@ def test_vllms_own_functions_have_the_parameters_that_are_replaced(sources):
     seams = [seam for seam in plugin.seams_of(sources.version) if seam.part == "step"]
     assert len(seams) == 5
     for seam in seams:
-        assert parameters_in(sources.read(seam.module), seam.path) == seam.parameters, seam.path
+        assert sources.parameters(seam.module, seam.path) == seam.parameters, seam.path
 
 
 @pytest.mark.parametrize("sources", peers.sources_of("vllm") or [None], ids=str)
