@@ -157,7 +157,7 @@ class Zsh(Completion, unittest.TestCase):
             os.waitpid(pid, 0)
 
     def read_until(self, terminal, wanted):
-        text, end = b"", time.monotonic() + 20
+        text, end = b"", time.monotonic() + 120
         while wanted not in text and time.monotonic() < end:
             if select.select([terminal], [], [], 0.2)[0]:
                 text += os.read(terminal, 1 << 16)

@@ -227,13 +227,11 @@ class Ends(unittest.TestCase):
         with mock("--echo", "--rate", "200") as engine:
             with start_generate("--max-tokens", "100000", *engine.flags) as process:
                 process.stdout.read(20)
-                begin = time.monotonic()
                 engine.process.kill()
                 _, errors = process.communicate(timeout=180)
-                seconds = time.monotonic() - begin
         self.assertEqual(process.returncode, 1)
-        self.assertIn("the engine was lost", errors.decode())
-        self.assertLess(seconds, 7)  # before anybody asks whether it lives
+        # And not: it has said nothing for so long.
+        self.assertRegex(errors.decode(), "the engine was lost: .*: the connection was lost\n$")
 
     def test_an_endpoint_in_use_is_named(self):
         with Engine() as engine:

@@ -426,15 +426,14 @@ class Ends(unittest.TestCase):
             stream = server.stream("/v1/completions", body)
             events = [next(stream)]
             os.kill(server.start["engine_pid"], signal.SIGKILL)
-            begin = time.monotonic()
             events += list(stream)
-            self.assertLess(time.monotonic() - begin, 7)  # before anybody asks whether it lives
             self.assertEqual(events[-1], "[DONE]")
             self.assertEqual(events[-2]["error"]["type"], "service_unavailable")
             server.wait_for_health(200)
             status, _, answer = server.post("/v1/completions", PROMPT)
             self.assertEqual((status, answer["usage"]["completion_tokens"]), (200, 24))
             errors = server.end()[1]
+        self.assertIn("is connecting: the connection was lost", errors)  # and not: it said nothing
         self.assertIn("the engine ended (signal 9 (Killed)); it is started again", errors)
         self.assertIn("the engine is there again", errors)
 

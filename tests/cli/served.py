@@ -14,7 +14,7 @@ import subprocess
 import time
 
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
-PATIENCE = 30  # seconds, for what comes at once on a quiet machine
+PATIENCE = 120  # seconds, for what comes at once on a quiet machine
 
 
 class Server:

@@ -84,20 +84,32 @@ TEST(GrammarService, AHostileClientDelaysNoOthersTokensOrGrammar) {
   Drain(script.engine, {&script.client, &script.other});
 }
 
+// Whether the first has begun, when the others come, is up to the machine: their number depends on
+// it.
 TEST(GrammarService, AClientHasABoundedNumberOfJobs) {
   SLUICE_NEEDS_GRAMMAR(library);
-  const auto service = ServiceOf(*library, {.compilers = 1, .max_client_jobs = 2});
+  constexpr int kWait = 2;
+  const auto service = ServiceOf(*library, {.compilers = 1, .max_client_jobs = kWait});
   ScriptEngine script(*service, Script());
   std::vector<RequestAddress> addresses;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 16; ++i) {
     addresses.push_back(script.other.Submit(GrammarRequest(WideSchema(300, i), 1, 4)));
-    if (i == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it has begun
   }
-  const RequestAddress again = script.other.Submit(GrammarRequest(WideSchema(300, 2), 1, 4));
+  const RequestAddress again = script.other.Submit(GrammarRequest(WideSchema(300, 1), 1, 4));
+  const int64_t begun = service->workers().compiled() + 1;  // at most
   Drain(script.engine, {&script.other});
-  EXPECT_NE(script.other.Of(addresses[2]).end, GenerationEnd::kRejected);
-  EXPECT_EQ(script.other.Of(addresses[3]).end, GenerationEnd::kRejected);
-  EXPECT_EQ(script.other.Of(addresses[3]).code, ErrorCode::kExhausted);
+  int64_t taken = 0;
+  for (const RequestAddress& address : addresses) {
+    const Received& its = script.other.Of(address);
+    if (its.end != GenerationEnd::kRejected) {
+      ++taken;
+    } else {
+      EXPECT_EQ(its.code, ErrorCode::kExhausted);
+    }
+  }
+  EXPECT_GE(taken, kWait);
+  EXPECT_LE(taken, kWait + begun);
+  EXPECT_LT(taken, std::ssize(addresses));
   EXPECT_NE(script.other.Of(again).end, GenerationEnd::kRejected) << "one job serves both";
 }
 

