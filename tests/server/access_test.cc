@@ -34,6 +34,18 @@ TEST(Access, FindsEachKeyAndNothingElse) {
   EXPECT_EQ(access.FindKey(HttpRequest{}), std::nullopt);
 }
 
+TEST(Access, AKeyThatIsListedTwiceIsOneClient) {
+  Access access({"one", "one"}, {});
+  const auto shares = [&] {
+    return access.FindRequester(With("Authorization", "Bearer one"))->shares;
+  };
+  EXPECT_FALSE(shares());
+  access.SetKeys({"one", "two", "one"});
+  EXPECT_TRUE(shares());
+  access.SetKeys({"one", "one", "one"});
+  EXPECT_FALSE(shares());
+}
+
 // Zeros behind a key are not the key: what is compared beyond the end of what was given.
 TEST(Access, ComparesTheWholeKey) {
   const Access access({std::string("key\0", 4)}, {});
