@@ -38,7 +38,7 @@ TEST(Admission, CountsChoicesAndGivesThemBack) {
     Admission::Permit permit = admission.Admit(kLocal);
     permit.Take(6);
     EXPECT_EQ(admission.in_flight(), 7);
-    EXPECT_EQ(StatusOf([&] { permit.Take(2); }), 503);
+    EXPECT_EQ(StatusOf([&] { admission.Admit(kLocal).Take(1); }), 503);
     EXPECT_EQ(admission.in_flight(), 7);
     EXPECT_FALSE(admission.is_full());
     const Admission::Permit last = admission.Admit(kLocal);
@@ -51,11 +51,35 @@ TEST(Admission, CountsChoicesAndGivesThemBack) {
 TEST(Admission, AKeyHasAtMostItsChoices) {
   Admission admission(100, 4);
   Admission::Permit permit = admission.Admit(kKeyA);
-  EXPECT_EQ(StatusOf([&] { permit.Take(4); }), 429);
-  permit.Take(3);
+  EXPECT_EQ(StatusOf([&] { permit.Take(4); }), 400);
+  permit.Take(2);
+  EXPECT_EQ(StatusOf([&] { admission.Admit(kKeyA).Take(1); }), 429);
+  permit.Take(1);
   EXPECT_EQ(StatusOf([&] { admission.Admit(kKeyA); }), 429);
   const Admission::Permit other = admission.Admit(kKeyB);
   EXPECT_EQ(admission.in_flight(), 5);
+}
+
+// To try again is of use after a 429 and a 503, and never after a 400.
+TEST(Admission, WhatNeverFitsIsNoRequestToTryAgain) {
+  Admission admission(64, 0);
+  const Admission::Permit other = admission.Admit(kKeyB);
+  Admission::Permit permit = admission.Admit(kKeyA);
+  try {
+    permit.Take(32);
+    FAIL() << "33 choices have places";
+  } catch (const ApiFailure& failure) {
+    EXPECT_EQ(failure.error().status, 400);
+    EXPECT_EQ(failure.error().param, "n");
+    EXPECT_EQ(failure.error().retry_after_seconds, 0);
+    EXPECT_NE(failure.error().message.find("33 choices"), std::string::npos);
+    EXPECT_NE(failure.error().message.find("at most 32"), std::string::npos);
+  }
+  EXPECT_EQ(admission.in_flight(), 2);
+  EXPECT_EQ(StatusOf([&] { permit.Take(31); }), 429);  // it fits when the other has ended
+  Admission::Permit local = admission.Admit(kLocal);
+  EXPECT_EQ(StatusOf([&] { local.Take(64); }), 400);
+  EXPECT_EQ(StatusOf([&] { local.Take(63); }), 503);
 }
 
 // However many one takes, a place is left for the next one.

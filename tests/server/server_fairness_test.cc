@@ -80,7 +80,8 @@ TEST(ServerFairness, ChoicesAreWhatIsCounted) {
   stream.Reset();
   EXPECT_TRUE(Becomes([&] { return running.Get("/ready").status == 200; }));
   const TestResponse refused = running.Post(kCompletions, Asking("a", 1, R"(,"n":5)"));
-  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(ErrorOf(refused).param, "n");
   EXPECT_EQ(running.Post(kCompletions, Asking("a", 1, R"(,"n":4)")).status, 200);
 }
 
@@ -89,15 +90,17 @@ TEST(ServerFairness, AKeyHasItsChoicesAndAnotherKeyAPlace) {
   options.max_requests_per_key = 3;
   options.max_requests = 6;
   const RunningHttp running(options, AlphabetScript(8, milliseconds(5)));
-  const TestResponse refused = running.Post(kCompletions, Asking("a", 1, R"(,"n":4)"), kOne);
-  EXPECT_EQ(refused.status, 429);
-  EXPECT_EQ(refused["retry-after"], "1");
-  EXPECT_EQ(ErrorOf(refused).code, "rate_limit_exceeded");
+  const TestResponse never = running.Post(kCompletions, Asking("a", 1, R"(,"n":4)"), kOne);
+  EXPECT_EQ(never.status, 400);
+  EXPECT_EQ(never["retry-after"], "");
   TestClient stream = running.Connect();
   stream.Send(TestClient::Request("POST", kCompletions,
                                   Asking("a", 4000, R"(,"n":3,"stream":true)"), kOne));
   EXPECT_EQ(stream.ReadHead().status, 200);
-  EXPECT_EQ(running.Post(kCompletions, Asking("a", 1), kOne).status, 429);
+  const TestResponse refused = running.Post(kCompletions, Asking("a", 1), kOne);
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused["retry-after"], "1");
+  EXPECT_EQ(ErrorOf(refused).code, "rate_limit_exceeded");
   EXPECT_EQ(running.Post(kCompletions, Asking("a", 1), kTwo).status, 200);
 }
 
@@ -111,9 +114,11 @@ TEST(ServerFairness, ABodyThatLeavesNoRoomForOthersIsRefused) {
       "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
       "Content-Length: 140000\r\n\r\n");
   const TestResponse refused = announced.Read();
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_EQ(refused["retry-after"], "1");
-  EXPECT_EQ(ErrorOf(refused).type, "service_unavailable");
+  // The budget never has room for it.
+  EXPECT_EQ(refused.status, 413);
+  EXPECT_EQ(refused["retry-after"], "");
+  EXPECT_EQ(ErrorOf(refused).code, "request_too_large");
+  EXPECT_NE(ErrorOf(refused).message.find("131072 bytes"), std::string::npos) << refused.body;
   // Chunks that say nothing of their end, up to where they are too many.
   TestClient chunked = running.Connect();
   chunked.Send(
