@@ -26,8 +26,9 @@ struct HttpLimits {
   size_t header_bytes = size_t{32} << 10;
   int32_t header_fields = 100;
   size_t body_bytes = size_t{32} << 20;
-  // Of all bodies that are read or wait to be encoded. One gets no more than it leaves to the
-  // others: above it a body is answered with 503, the longest ones first.
+  // Of all bodies that are read or wait to be encoded. A body, and all bodies of one key or of one
+  // address, get no more than they leave to others: above it a body is answered with 503, and with
+  // 413 where it has more than half of this.
   size_t inflight_bytes = size_t{64} << 20;
   std::chrono::milliseconds header_timeout{10'000};
   // A body that is slower than this, looked at from header_timeout on, is given up.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -114,7 +113,7 @@ TEST(Admission, TheFirstChoiceOfARequesterNeedsOnePlace) {
 TEST(BodyShare, LongBodiesAreRefusedBeforeShortOnes) {
   constexpr size_t kBudget = size_t{64} << 20;
   constexpr size_t kLong = 30'000'000, kShort = 20'000, kPiece = size_t{64} << 10;
-  std::atomic<int64_t> all = 0;
+  BodyBytes all;
   std::array<std::optional<BodyShare>, 40> bodies;
   std::array<size_t, 40> sizes = {};
   for (auto& body : bodies) body.emplace();
@@ -124,38 +123,64 @@ TEST(BodyShare, LongBodiesAreRefusedBeforeShortOnes) {
     for (size_t i = 0; i < bodies.size(); ++i) {
       if (!bodies[i].has_value()) continue;
       sizes[i] = std::min(come, kLong);
-      if (!bodies[i]->GrowTo(sizes[i], all, kBudget)) {
+      if (!bodies[i]->GrowTo(sizes[i], all, 0, kBudget)) {
         bodies[i].reset();
         ++refused;
       }
-      most = std::max(most, all.load());
+      most = std::max(most, all.all());
       BodyShare one;
-      ASSERT_TRUE(one.GrowTo(kShort, all, kBudget)) << all;
-      ASSERT_TRUE(BodyShare::HasRoom(kShort, all, kBudget));
+      ASSERT_TRUE(one.GrowTo(kShort, all, 0, kBudget)) << all.all();
+      ASSERT_TRUE(BodyShare::HasRoom(kShort, all, 0, kBudget));
     }
   }
   for (auto& body : bodies) complete += body.has_value() ? 1 : 0;
   EXPECT_EQ(complete, 1);
   EXPECT_EQ(refused, 39);
   EXPECT_LE(most, static_cast<int64_t>(kBudget));
-  EXPECT_FALSE(BodyShare::HasRoom(kLong, all, kBudget));
+  EXPECT_FALSE(BodyShare::HasRoom(kLong, all, 0, kBudget));
   for (auto& body : bodies) body.reset();
-  EXPECT_EQ(all, 0);
+  EXPECT_EQ(all.all(), 0);
 }
 
 TEST(BodyShare, GoesWithTheBody) {
-  std::atomic<int64_t> all = 0;
+  BodyBytes all;
   BodyShare first;
-  EXPECT_TRUE(first.GrowTo(100, all, 1000));
+  EXPECT_TRUE(first.GrowTo(100, all, 7, 1000));
   BodyShare second(std::move(first));
   first = BodyShare();
-  EXPECT_EQ(all, 100);
+  EXPECT_EQ(all.all(), 100);
   BodyShare third;
-  EXPECT_TRUE(third.GrowTo(50, all, 1000));
+  EXPECT_TRUE(third.GrowTo(50, all, 8, 1000));
   third = std::move(second);
-  EXPECT_EQ(all, 100);
+  EXPECT_EQ(all.all(), 100);
   third = BodyShare();
-  EXPECT_EQ(all, 0);
+  EXPECT_EQ(all.all(), 0);
+  EXPECT_TRUE(BodyShare::HasRoom(500, all, 7, 1000));
+}
+
+// However many bodies a client sends, and however short they are.
+TEST(BodyShare, AClientGetsNoMoreThanItLeavesToOthers) {
+  constexpr size_t kBudget = 64'000, kBody = 1000;
+  BodyBytes all;
+  std::vector<BodyShare> bodies;
+  const auto take_all = [&](uint64_t client) {
+    for (size_t count = 0;; ++count) {
+      const bool has_room = BodyShare::HasRoom(kBody, all, client, kBudget);
+      BodyShare body;
+      EXPECT_EQ(body.GrowTo(kBody, all, client, kBudget), has_room);
+      if (!has_room) return count;
+      bodies.push_back(std::move(body));
+    }
+  };
+  EXPECT_EQ(take_all(1), 32u);
+  EXPECT_EQ(take_all(2), 16u);
+  EXPECT_EQ(take_all(3), 8u);
+  EXPECT_EQ(take_all(1), 0u);
+  // Of those that cannot be told apart each body counts alone.
+  EXPECT_EQ(take_all(0), 7u);
+  bodies.clear();
+  EXPECT_EQ(all.all(), 0);
+  EXPECT_EQ(take_all(1), 32u);
 }
 
 }  // namespace

@@ -126,7 +126,7 @@ TEST(ServerFairness, ABodyThatLeavesNoRoomForOthersIsRefused) {
       "Transfer-Encoding: chunked\r\n\r\n");
   const std::string chunk = "8000\r\n" + std::string(0x8000, ' ') + "\r\n";
   for (int i = 0; i < 5; ++i) chunked.Send(chunk);
-  EXPECT_EQ(chunked.Read().status, 503);
+  EXPECT_EQ(chunked.Read().status, 413);
   // One that stays, and takes 100 KiB; a short one has room.
   TestClient half = running.Connect();
   half.Send(
@@ -137,6 +137,15 @@ TEST(ServerFairness, ABodyThatLeavesNoRoomForOthersIsRefused) {
     return Exposition(running.Get("/metrics").body)["sluice_http_inflight_bytes"];
   };
   EXPECT_TRUE(Becomes([&] { return inflight() == 100'000; }));
+  // This length would have room without the other.
+  TestClient late = running.Connect();
+  late.Send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+      "Content-Length: 130000\r\n\r\n");
+  const TestResponse busy = late.Read();
+  EXPECT_EQ(busy.status, 503);
+  EXPECT_EQ(busy["retry-after"], "1");
+  EXPECT_EQ(ErrorOf(busy).type, "service_unavailable");
   const std::string space(20'000, ' ');
   EXPECT_EQ(running.Post(kCompletions, space + Asking("a", 1)).status, 200);
   EXPECT_EQ(
@@ -145,6 +154,31 @@ TEST(ServerFairness, ABodyThatLeavesNoRoomForOthersIsRefused) {
   half.Send(std::string(10'000 - Asking("a", 1).size(), ' ') + Asking("a", 1));
   EXPECT_EQ(half.Read().status, 200);
   EXPECT_TRUE(Becomes([&] { return inflight() == 0; })) << inflight();
+}
+
+TEST(ServerFairness, TheBodiesOfOneKeyLeaveRoomForAnother) {
+  ServerOptions options = TwoKeys();
+  options.http.inflight_bytes = size_t{256} << 10;
+  const RunningHttp running(options);
+  const auto send = [&](std::string_view key) {
+    TestClient client = running.Connect();
+    client.Send(
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
+        std::string(key) + "Content-Length: 30000\r\n\r\n" + std::string(29'000, ' '));
+    return client;
+  };
+  const auto inflight = [&] {
+    return Exposition(running.Get("/metrics").body)["sluice_http_inflight_bytes"];
+  };
+  std::vector<TestClient> held;
+  for (int i = 1; i <= 4; ++i) {
+    held.push_back(send(kOne));
+    ASSERT_TRUE(Becomes([&] { return inflight() == 29'000 * i; }));
+  }
+  EXPECT_EQ(send(kOne).Read().status, 503);
+  TestClient other = send(kTwo);
+  other.Send(std::string(1000 - Asking("a", 1).size(), ' ') + Asking("a", 1));
+  EXPECT_EQ(other.Read().status, 200);
 }
 
 TEST(ServerFairness, KeysMayChangeWhileStreamsGoOn) {
