@@ -37,7 +37,8 @@ class Routes final : public Handler {
 
   std::optional<HttpResponse> Refuse(const HttpRequest& head) override;
   std::unique_ptr<Answer> Handle(Exchange& exchange) override;
-  HttpResponse Malformed(int status, std::string_view what) override;
+  uint64_t ClientOf(const HttpRequest& head) override;
+  HttpResponse Malformed(const HttpRequest& request, int status, std::string_view what) override;
 
   const RouteCounts& counts() const { return counts_; }
 
