@@ -176,7 +176,7 @@ TEST(BodyShare, AClientGetsNoMoreThanItLeavesToOthers) {
   EXPECT_EQ(take_all(2), 16u);
   EXPECT_EQ(take_all(3), 8u);
   EXPECT_EQ(take_all(1), 0u);
-  // Of those that cannot be told apart each body counts alone.
+  // Without a number of its own each body counts alone.
   EXPECT_EQ(take_all(0), 7u);
   bodies.clear();
   EXPECT_EQ(all.all(), 0);

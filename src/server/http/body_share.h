@@ -12,7 +12,7 @@
 namespace sluice::server {
 
 // Bytes of bodies, of all threads together and of each client that has some. Client 0 stands for
-// those that cannot be told apart, so nothing is counted as its own.
+// those without a number of their own, so nothing is counted as its own.
 class BodyBytes {
  public:
   int64_t all() const {

@@ -60,7 +60,7 @@ class Handler {
   // After the head of a request: a response instead of reading its body.
   virtual std::optional<HttpResponse> Refuse(const HttpRequest& head) = 0;
   // After the head of a request that is not refused: the client of its body among all bodies; 0:
-  // one that cannot be told from others.
+  // one without a number of its own.
   virtual uint64_t ClientOf(const HttpRequest&) { return 0; }
   // After the whole request. Null: the exchange has been responded to.
   virtual std::unique_ptr<Answer> Handle(Exchange& exchange) = 0;
