@@ -62,7 +62,8 @@ struct ServerOptions {
   // Names that requests may give the model; answers have the first one. Empty: the engine's.
   std::vector<std::string> model_names = {};
   int32_t threads = 1;
-  int32_t encode_threads = 1;  // for prompts that are long; all threads share them
+  // For prompts that are long; all threads share them. The longest ones leave one of several free.
+  int32_t encode_threads = 2;
   // Choices in flight, of which a request has n for each of its prompts; a request for more is
   // answered with 503. A key, and without keys an address, gets no more places than it leaves free.
   int32_t max_requests = 4096;
