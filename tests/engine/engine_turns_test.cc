@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "engine/turns.h"
+#include "engine/waiting_heap.h"
 #include "sluice/engine.hpp"
 #include "tests/engine/engine_client.h"
 #include "tests/engine/one_client.h"
 #include "tests/engine/runner/checking_runner.h"
+#include "tests/support/random.h"
 
 namespace sluice::test {
 namespace {
@@ -196,6 +198,91 @@ TEST(Turns, TimeWithoutPromptsIsNoCredit) {
   EXPECT_EQ(join(kThird).group->served, 1000);  // one that comes starts there too
   slow.group->served = 500;                     // but one that waits already is owed what it lacks
   EXPECT_EQ(join(kOther).group->served, 500);
+}
+
+// A group that may begin nothing is looked at once in a step, however often another has its turn.
+TEST(Turns, AGroupThatMayNotBeginIsLookedAtOnceInAStep) {
+  engine::Turns turns(1);
+  StopListCache stops;
+  std::vector<std::unique_ptr<engine::LiveRequest>> requests;
+  for (uint64_t group = 1; group <= 100; ++group) {
+    EngineRequest request = Of(group, MakeRequest({1}));
+    requests.push_back(std::make_unique<engine::LiveRequest>(
+        ClientId{0, 0}, request, 8, engine::EngineStop(request, nullptr, stops, {})));
+    turns.Join(*requests.back());
+    turns.Enqueue(*requests.back(), false);
+  }
+  const engine::Group* const may = requests[42]->group;
+  int looks = 0;
+  const auto may_begin = [&](const engine::Group& group) {
+    ++looks;
+    return &group == may;
+  };
+  for (int step = 1; step <= 2; ++step) {
+    turns.BeginStep();
+    for (int turn = 0; turn < 10; ++turn) EXPECT_EQ(turns.Next(may_begin), may);
+    EXPECT_EQ(looks, step * (99 + 10));
+  }
+}
+
+// Requests that wait are taken in the order of a sorted list, whatever comes and goes between.
+TEST(Turns, RequestsThatWaitAreInOrderOfPriorityAndThenOfTime) {
+  engine::Turns turns(1);
+  StopListCache stops;
+  Random random(7);
+  std::vector<std::unique_ptr<engine::LiveRequest>> requests;
+  std::vector<engine::LiveRequest*> sorted;
+  for (int round = 0; round < 4000; ++round) {
+    const bool comes = sorted.empty() || random.Below(100) < (round < 2000 ? 70 : 30);
+    if (comes) {
+      EngineRequest request =
+          Of(kMany, MakeRequest({1}), static_cast<int32_t>(random.Below(9)) - 4);
+      requests.push_back(std::make_unique<engine::LiveRequest>(
+          ClientId{0, 0}, request, 8, engine::EngineStop(request, nullptr, stops, {})));
+      engine::LiveRequest& its = *requests.back();
+      turns.Join(its);
+      const bool is_first = random.Below(4) == 0;
+      turns.Enqueue(its, is_first);
+      const auto place = std::ranges::find_if(sorted, [&](const engine::LiveRequest* other) {
+        return is_first ? other->priority >= its.priority : other->priority > its.priority;
+      });
+      sorted.insert(place, &its);
+    } else {
+      const auto place = random.Below(2) == 0 ? 0 : random.Below(std::ssize(sorted));
+      engine::Turns::Unlink(*sorted[static_cast<size_t>(place)]);
+      sorted.erase(sorted.begin() + place);
+    }
+    ASSERT_EQ(turns.AnyWaiting(), sorted.empty() ? nullptr : sorted.front()) << round;
+  }
+}
+
+// Each of them has a lower priority number than all before it, or a higher one, or one between.
+TEST(Turns, NoOrderOfPrioritiesMakesRequestsThatWaitCostMore) {
+  constexpr int32_t kRequests = 4096;
+  StopListCache stops;
+  for (int order = 0; order < 4; ++order) {
+    std::vector<std::unique_ptr<engine::LiveRequest>> requests;
+    engine::LiveRequest* first = nullptr;
+    int64_t compared = 0;
+    const auto is_before = [&](const engine::LiveRequest& a, const engine::LiveRequest& b) {
+      ++compared;
+      return a.priority < b.priority;
+    };
+    for (int32_t i = 0; i < kRequests; ++i) {
+      const int32_t orders[] = {-i, i, i % 2 == 0 ? i : -i, (i * 1103) % kRequests};
+      EngineRequest request = Of(kMany, MakeRequest({1}), orders[order]);
+      requests.push_back(std::make_unique<engine::LiveRequest>(
+          ClientId{0, 0}, request, 8, engine::EngineStop(request, nullptr, stops, {})));
+      first = engine::MergeHeaps(first, requests.back().get(), is_before);
+    }
+    EXPECT_LE(compared, kRequests) << order;
+    int32_t last = INT32_MIN;
+    for (; first != nullptr; first = engine::TakeOut(first, *first, is_before)) {
+      EXPECT_LE(last, first->priority);
+      last = first->priority;
+    }
+    EXPECT_LE(compared, 3 * 12 * kRequests) << order;  // 12: log2(kRequests)
+  }
 }
 
 }  // namespace
