@@ -1,6 +1,7 @@
 // Groups of requests are served in turn: the requests of one do not hold up those of another.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -59,6 +60,17 @@ TEST(EngineTurns, AHundredChoicesOfOneGroupDelayATokenOfAnotherByTwoStepsAtMost)
 
 TEST(EngineTurns, AGroupHasAllSlotsButThoseKeptForOthers) {
   OneClient bench(Options(16));
+  for (int32_t i = 0; i < 20; ++i) bench.client.Submit(Of(kMany, MakeRequest({i}, 20)));
+  for (int step = 0; step < 2; ++step) bench.client.Take(bench.engine.Step());
+  // Alone, it leaves one.
+  EXPECT_EQ(bench.engine.counters().running, 15);
+  const RequestAddress other = bench.client.Submit(Of(kOther, MakeRequest({1}, 60)));
+  EXPECT_EQ(StepsTo(bench, other), 1);
+  EXPECT_EQ(bench.engine.counters().running, 16);
+  // Then an eighth is kept again as soon as its requests end; the next ones wait.
+  while (bench.client.ended() < 15) bench.client.Take(bench.engine.Step());
+  for (int step = 0; step < 2; ++step) bench.client.Take(bench.engine.Step());
+  EXPECT_EQ(bench.engine.counters().running, 6);
   for (int32_t i = 0; i < 20; ++i) bench.client.Submit(Of(kMany, MakeRequest({i}, 20)));
   for (int step = 0; step < 2; ++step) bench.client.Take(bench.engine.Step());
   EXPECT_EQ(bench.engine.counters().running, 14);
@@ -120,6 +132,70 @@ TEST(EngineTurns, APriorityOrdersTheRequestsOfItsGroupAlone) {
     EXPECT_EQ(began[3 + i], began[i]) << "a priority of another group counted";
   }
   ExpectIdle(bench.engine, bench.runner);
+}
+
+// The tokens of prompts in each step are bounded by the rows that decode in it.
+TEST(EngineTurns, APromptMakesAStepAtMostTwiceAsLong) {
+  CheckingOptions options = Options(64, 4000);
+  options.info.max_step_tokens = 256;
+  options.info.context = 2000;
+  for (const int32_t in_flight : {0, 1}) {
+    for (const int64_t decoding : {0, 1, 20, 50}) {
+      OneClient bench(options, {.steps_in_flight = in_flight});
+      for (int32_t i = 0; i < decoding; ++i) bench.client.Submit(MakeRequest({i}, 1000));
+      for (int step = 0; step < 10; ++step) bench.client.Take(bench.engine.Step());
+      const int64_t before = bench.engine.counters().prompt_tokens;
+      ASSERT_EQ(before, decoding);
+      const RequestAddress one = bench.client.Submit(MakeRequest(std::vector<int32_t>(600, 1), 1));
+      const int64_t most = decoding == 0 ? 256 : std::max<int64_t>(32, decoding);
+      int64_t last = before;
+      while (!bench.client.HasEnded(one)) {
+        bench.client.Take(bench.engine.Step());
+        const int64_t now = bench.engine.counters().prompt_tokens;
+        EXPECT_LE(now - last, most) << decoding;
+        if (now < before + 600) {
+          EXPECT_TRUE(now == last || now - last == most) << now - last;
+        }
+        last = now;
+      }
+      EXPECT_EQ(last, before + 600);
+    }
+  }
+}
+
+// The fewest pages with which a prompt of 96 tokens begins at once where the others have begun.
+int64_t FewestPages(CheckingOptions options, const std::vector<EngineRequest>& others) {
+  const EngineRequest prompt = Of(kOther, MakeRequest(std::vector<int32_t>(96, 1), 4));
+  for (options.info.pages = 24;; ++options.info.pages) {
+    OneClient bench(options);
+    for (const EngineRequest& other : others) bench.client.Submit(other);
+    for (int step = 0; step < 2; ++step) bench.client.Take(bench.engine.Step());
+    const int64_t running = bench.engine.counters().running;
+    bench.client.Submit(prompt);
+    bench.client.Take(bench.engine.Step());
+    if (running == std::ssize(others) && bench.engine.counters().running > running) {
+      return options.info.pages;
+    }
+  }
+}
+
+// A prompt begins where there are pages for it, and for what the others take until it is read: 32
+// tokens of it in each step, and a token of each that decodes.
+TEST(EngineTurns, APromptWaitsForThePagesThatOthersTakeWhileItIsRead) {
+  CheckingOptions options = Options(8);
+  options.info.page_tokens = 4;
+  options.info.context = 2000;
+  const EngineRequest decodes = Of(kThird, MakeRequest({1}, 40));
+  EXPECT_EQ(FewestPages(options, {decodes}), 24 + 1 + 1);
+  // Drafts give up to five tokens a step. Of three steps two give one token, as far as that is
+  // known.
+  options.info.max_given_tokens = 5;
+  const int64_t has = 2;  // pages, after two steps
+  EXPECT_EQ(FewestPages(options, {decodes}), 24 + has + 2);
+  // Another prompt has each second turn, so that it takes five steps instead of three.
+  options.info.max_given_tokens = 1;
+  const EngineRequest reads = Of(kMany, MakeRequest(std::vector<int32_t>(640, 1), 40));
+  EXPECT_EQ(FewestPages(options, {decodes, reads}), 24 + 1 + 160 + 2 + 2);
 }
 
 // Where pages run out, the group with the most running requests gives some back.
