@@ -2,6 +2,7 @@
 // disk holds up no request.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -15,9 +16,10 @@ namespace sluice::cli {
 class AccessLog {
  public:
   // Appends to the file, or writes to standard output where `path` is "-". Throws a
-  // std::runtime_error where it cannot be opened. `say` gets what went wrong later, once.
+  // std::runtime_error where it cannot be opened. `say` gets what goes wrong later, once for each
+  // time that the file is opened.
   AccessLog(const std::string& path, std::function<void(std::string_view)> say);
-  // Writes what waits.
+  // Writes what waits, for kLastWrites: a pipe that nothing reads holds up no end.
   ~AccessLog();
   AccessLog(const AccessLog&) = delete;
   AccessLog& operator=(const AccessLog&) = delete;
@@ -25,19 +27,35 @@ class AccessLog {
   // From any thread; waits for no disk. Lines that find kMostBytes waiting are dropped.
   void Write(std::string_view line);
 
+  // Lines that come from now on are of the file that has the path then: what had it was moved away.
+  // From any thread.
+  void Reopen();
+
   static constexpr size_t kMostBytes = size_t{4} << 20;
+  static constexpr std::chrono::milliseconds kLastWrites{2000};
 
  private:
   void Run();
-  bool WriteAll(std::string_view bytes) const;
+  void OpenAgain();
+  // How many lines could not be written. The file always has whole lines: one that was cut off goes
+  // on at the next call.
+  int64_t WriteLines(std::string lines);
+  size_t WriteSome(std::string_view bytes);  // 0: it cannot, and errno says why
+  bool MustGiveUp();
 
-  std::function<void(std::string_view)> say_;
+  const std::string path_;
+  const std::function<void(std::string_view)> say_;
   int file_ = -1;
+  size_t at_once_ = 0;  // bytes that one call writes without a wait, when it can write at all
+  std::string rest_;    // of the line that was cut off
+  bool has_failed_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::string waiting_;
   int64_t dropped_ = 0;
+  bool reopens_ = false;
   bool is_over_ = false;
+  std::chrono::steady_clock::time_point give_up_at_;  // once it is over
   std::thread thread_;
 };
 

@@ -18,7 +18,7 @@
 #include "cli/files/file.h"
 #include "cli/flags/choices.h"
 #include "cli/serve/access_log.h"
-#include "cli/serve/api_keys.h"
+#include "cli/serve/hangup.h"
 #include "cli/serve/private_folder.h"
 #include "cli/serve/serve_check.h"
 #include "cli/serve/serve_report.h"
@@ -143,8 +143,10 @@ void AddAccessFlags(CLI::App& command, ServeOptions& options) {
                    "refuse messages that spell a special token of the model, instead of reading it "
                    "as text");
   command
-      .add_option("--access-log", options.access_log_path,
-                  "append a line of JSON for each request to this file; - is standard output")
+      .add_option(
+          "--access-log", options.access_log_path,
+          "append a line of JSON for each request to this file, which SIGHUP opens again; - is "
+          "standard output")
       ->type_name("FILE");
   command
       .add_option("--max-requests", server.max_requests,
@@ -256,27 +258,6 @@ void SayHowToStart(const ServeOptions& options) {
   }
 }
 
-// Those of the command line, and those of the file.
-std::vector<std::string> KeysOf(const ServeOptions& options) {
-  std::vector<std::string> keys = options.server.api_keys;
-  if (options.api_key_path.empty()) return keys;
-  const std::vector<std::string> more = ReadApiKeys(options.api_key_path);
-  keys.insert(keys.end(), more.begin(), more.end());
-  return keys;
-}
-
-// A file that cannot be read changes nothing.
-void ReloadKeys(const ServeOptions& options, Server& server) {
-  try {
-    std::vector<std::string> keys = KeysOf(options);
-    const std::string count = Number(keys.size());
-    server.SetApiKeys(std::move(keys));
-    Say("read the keys again: " + count);
-  } catch (const std::exception& error) {
-    Say("the keys stay what they were: " + std::string(error.what()));
-  }
-}
-
 // Before anything is loaded.
 void CheckOptions(ServerOptions options) {
   for (const std::string& endpoint : options.engines) {
@@ -329,10 +310,9 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
   command->footer(
       "The built-in model is " + std::string(kBuiltInModel) +
       "; give --model for real work.\nThe server prints \"listening on URL\" when it accepts "
-      "requests. "
-      "SIGINT, SIGTERM or, without --api-key-file, SIGHUP ends it with exit code 0 when the "
-      "requests in flight are done; a "
-      "second signal ends them with an error event, a third one at once.\nSLUICE_MODEL is --model, "
+      "requests. SIGINT, SIGTERM or, without --api-key-file and --access-log, SIGHUP ends it with "
+      "exit code 0 when the requests in flight are done; a second signal ends them with an error "
+      "event, a third one at once.\nSLUICE_MODEL is --model, "
       "SLUICE_API_KEY is --api-key.");
   command->callback([&action, command, options] {
     options->engine_arguments = EngineArguments(*command);
@@ -385,13 +365,19 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
   IgnoreHarmlessSignals();
   ServeOptions options = given;
   ServerOptions& server = options.server;
+  Hangup hangup(given, Say);
+  std::optional<StopSignal> signals;
+  if (!options.only_checks) {
+    signals.emplace(StopSignal::kTwice,
+                    hangup.HasWork() ? [&hangup] { hangup.Handle(); } : std::function<void()>());
+  }
   server.api_keys = KeysOf(given);
   CheckOptions(server);
   if (options.only_checks) {
     RunServeCheck(options, out, Terminal::Detect());
     return;
   }
-  StopSignal stop(StopSignal::kTwice);
+  StopSignal& stop = *signals;
   const ModelText text = OpenServedText(options);
   CheckAddress(server);
   if (!IsLocal(server) && server.api_keys.empty()) {
@@ -402,6 +388,7 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
     access_log.emplace(options.access_log_path, Say);
     server.access_log = [&access_log](std::string_view line) { access_log->Write(line); };
   }
+  const Hangup::Lease log_lease = hangup.Use(access_log.has_value() ? &*access_log : nullptr);
   std::unique_ptr<OwnEngine> own;
   if (server.engines.empty()) {
     own = StartEngine(options, stop.token());
@@ -435,10 +422,7 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
   } else {
     out << "listening on " << start.url << std::endl;
   }
-  // Also where Run throws: the server ends before the signals do.
-  const std::unique_ptr<StopSignal, void (*)(StopSignal*)> quiet(
-      &stop, [](StopSignal* signal) { signal->OnHangup({}); });
-  if (!options.api_key_path.empty()) stop.OnHangup([&] { ReloadKeys(given, serving); });
+  const Hangup::Lease server_lease = hangup.Use(serving);
   serving.Run(stop.token(), stop.now());
 }
 

@@ -46,7 +46,8 @@ void IgnoreHarmlessSignals() {
   for (const int number : {SIGPIPE, SIGUSR1, SIGUSR2}) sigaction(number, &ignored, nullptr);
 }
 
-StopSignal::StopSignal(Requests requests) {
+StopSignal::StopSignal(Requests requests, std::function<void()> on_hangup)
+    : on_hangup_(std::move(on_hangup)) {
   if (pipe2(pipe_, O_CLOEXEC) != 0) {
     throw std::system_error(errno, std::generic_category(), "pipe");
   }
@@ -58,10 +59,7 @@ StopSignal::StopSignal(Requests requests) {
       const ssize_t size = read(pipe_[0], &what, 1);
       if (size < 0 && errno != EINTR) return;
       // request_stop is false where a stop was requested before.
-      if (size == 1 && what == kHangup) {
-        const std::lock_guard lock(mutex_);
-        if (on_hangup_) on_hangup_();
-      }
+      if (size == 1 && what == kHangup) on_hangup_();
       if (size == 1 && what == kSignal && !source_.request_stop()) now_.request_stop();
     }
   });
@@ -76,22 +74,9 @@ StopSignal::StopSignal(Requests requests) {
   sigaction(SIGINT, &action, &old_interrupt_);
   sigaction(SIGTERM, &action, &old_termination_);
   sigaction(SIGHUP, nullptr, &old_hangup_);
-  takes_hangup = old_hangup_.sa_handler == SIG_IGN ? 0 : 1;
-  if (takes_hangup != 0) sigaction(SIGHUP, &action, nullptr);
-}
-
-void StopSignal::OnHangup(std::function<void()> call) {
-  const bool is_on = static_cast<bool>(call);
-  {
-    const std::lock_guard lock(mutex_);
-    on_hangup_ = std::move(call);
-  }
-  struct sigaction action = {};
-  action.sa_handler = is_on ? HandleHangup : takes_hangup != 0 ? HandleSignal : SIG_IGN;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&action.sa_mask, number);
-  sigaction(SIGHUP, &action, nullptr);
+  takes_hangup = on_hangup_ || old_hangup_.sa_handler == SIG_IGN ? 0 : 1;
+  if (on_hangup_) action.sa_handler = HandleHangup;
+  if (on_hangup_ || takes_hangup != 0) sigaction(SIGHUP, &action, nullptr);
 }
 
 StopSignal::~StopSignal() {

@@ -3,7 +3,6 @@
 
 #include <csignal>
 #include <functional>
-#include <mutex>
 #include <stop_token>
 #include <thread>
 
@@ -15,21 +14,18 @@ namespace sluice::cli {
 void IgnoreHarmlessSignals();
 
 // While the object lives, the first SIGINT, SIGTERM or SIGHUP (the terminal closes) requests a
-// stop; a SIGHUP that nohup ignores stays ignored. With kOnce a second signal, any of them, ends
+// stop; a SIGHUP that nohup ignores stays ignored. With `on_hangup` SIGHUP calls that instead, on
+// the thread of the object, ignored before or not. With kOnce a second signal, any of them, ends
 // the program at once; with kTwice it requests a stop now, and a third one ends the program. One
 // object at a time; it has a thread, because a signal handler may not run the callbacks of a stop.
 class StopSignal {
  public:
   enum Requests : int { kOnce = 1, kTwice = 2 };
 
-  explicit StopSignal(Requests requests = kOnce);
+  explicit StopSignal(Requests requests = kOnce, std::function<void()> on_hangup = {});
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
-
-  // From now on SIGHUP calls this, on the thread of the object, and requests no stop; nothing: it
-  // requests one again, unless it was ignored before.
-  void OnHangup(std::function<void()> call);
 
   std::stop_token token() const { return source_.get_token(); }
   std::stop_token now() const { return now_.get_token(); }
@@ -41,8 +37,7 @@ class StopSignal {
   struct sigaction old_termination_;
   struct sigaction old_hangup_;
   int pipe_[2];
-  std::mutex mutex_;
-  std::function<void()> on_hangup_;
+  const std::function<void()> on_hangup_;
   std::thread thread_;
 };
 

@@ -26,8 +26,9 @@ struct HttpLimits {
   size_t header_bytes = size_t{32} << 10;
   int32_t header_fields = 100;
   size_t body_bytes = size_t{32} << 20;
-  // Of all bodies that are read or wait to be encoded. One gets no more than it leaves to the
-  // others: above it a body is answered with 503, the longest ones first.
+  // Of all bodies that are read or wait to be encoded. A body, and all bodies of one key or of one
+  // address, get no more than they leave to others: above it a body is answered with 503, and with
+  // 413 where it has more than half of this.
   size_t inflight_bytes = size_t{64} << 20;
   std::chrono::milliseconds header_timeout{10'000};
   // A body that is slower than this, looked at from header_timeout on, is given up.
@@ -61,7 +62,8 @@ struct ServerOptions {
   // Names that requests may give the model; answers have the first one. Empty: the engine's.
   std::vector<std::string> model_names = {};
   int32_t threads = 1;
-  int32_t encode_threads = 1;  // for prompts that are long; all threads share them
+  // For prompts that are long; all threads share them. The longest ones leave one of several free.
+  int32_t encode_threads = 2;
   // Choices in flight, of which a request has n for each of its prompts; a request for more is
   // answered with 503. A key, and without keys an address, gets no more places than it leaves free.
   int32_t max_requests = 4096;

@@ -81,10 +81,13 @@ struct LiveRequest {
   int32_t rows_in_flight = 0;
   int32_t draws_in_flight = 0;  // of these, that give tokens
 
-  // Links of its group's queue or of those held; `next` also of those that were aborted or are
+  int64_t turn = 0;  // among those of its group and priority that wait
+
+  // Links of its group's heap or of those held; `next` also of those that were aborted or are
   // dead.
   LiveRequest* next = nullptr;
   LiveRequest* previous = nullptr;
+  LiveRequest* child = nullptr;
   LiveRequest* next_aborted = nullptr;
 };
 

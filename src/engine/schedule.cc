@@ -10,6 +10,7 @@ namespace {
 constexpr int32_t kPatience = 32;  // steps in which a request may be overtaken for lack of pages
 constexpr int kMostRefusals = 8;   // requests that are looked at in a step and do not fit
 constexpr int64_t kKeptShare = 8;  // of slots and pages, one part is for groups that have none
+constexpr int64_t kLeastPromptTokens = 32;  // of a step, whatever decodes: fewer read too slowly
 
 }  // namespace
 
@@ -197,12 +198,14 @@ void Schedule::PlanDecoding(PlannedStep& step) {
 
 void Schedule::CountFilling() {
   turns_.BeginStep();
+  filling_groups_ = 0;
   for (LiveRequest* const request : running_) {
-    if (request->IsFilling()) ++request->group->filling;
+    if (request->IsFilling() && ++request->group->filling == 1) ++filling_groups_;
   }
 }
 
 void Schedule::PlanPrompts(PlannedStep& step) {
+  budget_ = std::min(budget_, PromptTokens(std::ssize(step.rows)));
   if (budget_ == 0) return;
   CountFilling();
   grown_each_ = to_grow_ = 0;
@@ -228,18 +231,24 @@ void Schedule::PlanPrompts(PlannedStep& step) {
   }
 }
 
+int64_t Schedule::PromptTokens(int64_t decoding) const {
+  const int64_t left = step_tokens_ - decoding;
+  return decoding == 0 ? left : std::min(left, std::max(kLeastPromptTokens, decoding));
+}
+
 bool Schedule::KeepsShare(const Group& group) { return group.is_named && group.running > 0; }
 
 // As far as that takes no look at its tokens.
 bool Schedule::MayBegin(const Group& group) const {
   const bool needs_slot = group.first_waiting->slot < 0;
-  const int64_t kept = KeepsShare(group) ? kept_slots_ : 0;
+  const int64_t share = turns_.groups() > 1 ? kept_slots_ : std::min<int64_t>(kept_slots_, 1);
+  const int64_t kept = KeepsShare(group) ? share : 0;
   if (needs_slot && std::ssize(free_slots_) <= kept) return false;
   return !lacks_pages_ || group.running == 0;
 }
 
 LiveRequest& Schedule::NextFilling(Group& group) {
-  --group.filling;
+  if (--group.filling == 0) --filling_groups_;
   for (;; ++group.next_filling) {
     LiveRequest& request = *running_[group.next_filling];
     if (request.group != &group || !request.IsFilling()) continue;
@@ -280,15 +289,17 @@ bool Schedule::Admit(LiveRequest& request, PlannedStep& step) {
   const int64_t cached = match.pages * page_tokens_;
   const int64_t chunk = ChunkSize(request, to_bring - cached);
   if (chunk == 0) return false;
-  // Every prompt before it is read after this step, and each row that decodes takes a token of a
-  // step's budget.
+  // Each row that decodes takes a token of a step's budget, and prompts of other groups that have
+  // begun have their turns; all others before it are read after this step.
   const int64_t later = to_bring - cached - chunk;
-  int64_t each_step = std::max<int64_t>(1, step_tokens_ - running());
+  int64_t each_step = std::max<int64_t>(1, PromptTokens(running()) / (1 + filling_groups_));
   if (request.next_scored < request.prompt_size) {
     each_step = std::min(each_step, prompt_entries_ / request.prompt_logprob_width);
   }
   const int64_t steps = 1 + (later + each_step - 1) / each_step;
-  const int64_t each = PagesFor(steps * given_tokens_);
+  // A token a step, as far as that is known: drafts may be wrong, and those of the last step have
+  // room in any case.
+  const int64_t each = PagesFor(steps + given_tokens_ - 1);
   if (taken + PagesToGrow(each) > free_pages) {
     lacks_pages_ = true;
     return false;

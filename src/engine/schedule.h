@@ -1,13 +1,15 @@
 // Chooses the requests of the next step, and the number of tokens of each.
 //
 // Those that decode come first, one row each. The tokens that the step has left go to prompts, in
-// chunks: group by group as Turns has it, and of each group to the prompts that have begun, then to
-// the requests that wait, while there are slots, and pages for them and for what the others take
-// meanwhile. No request of a group overtakes, and where one waits for pages, of other groups only
-// those without a running request do: so none starves. When the pages run out, the youngest request
-// of the group with the most gives its own back and is the next of its group and priority; it
-// keeps its slot, because the slot has the sampler's state, and its rows bring all its tokens
-// again.
+// chunks: as many as rows that decode, or 32 where these are fewer, so that a prompt makes the gaps
+// of others at most twice as long where a step takes time by its tokens; and all of them where no
+// row decodes. They go group by group as Turns has it, and of each group to the prompts that have
+// begun, then to the requests that wait, while there are slots, and pages for them and for what the
+// others take meanwhile. No request of a group overtakes, and where one waits for pages, of other
+// groups only those without a running request do: so none starves. When the pages run out, the
+// youngest request of the group with the most gives its own back and is the next of its group and
+// priority; it keeps its slot, because the slot has the sampler's state, and its rows bring all its
+// tokens again.
 //
 // What a request has read stays in the cache after its end while there is room, for requests that
 // begin with the same tokens.
@@ -97,7 +99,8 @@ class Schedule {
   void CountFilling();
   void PlanPrompts(PlannedStep& step);
   LiveRequest& NextFilling(Group& group);
-  static bool KeepsShare(const Group& group);  // that is kept for groups that have none
+  static bool KeepsShare(const Group& group);    // that is kept for groups that have none
+  int64_t PromptTokens(int64_t decoding) const;  // of a step with so many rows that decode
   bool MayBegin(const Group& group) const;
   bool Admit(LiveRequest& request, PlannedStep& step);
   int64_t PagesToGrow(int64_t each);
@@ -123,6 +126,7 @@ class Schedule {
   int64_t entry_budget_ = 0;
   int64_t grown_each_ = 0, to_grow_ = 0;  // pages, of one and of all running requests
   bool lacks_pages_ = false;              // for a request that waits
+  int64_t filling_groups_ = 0;            // with prompts that have begun and no chunk in it yet
 
   Turns turns_;
   std::vector<LiveRequest*> running_;  // in the order in which they were admitted

@@ -2,20 +2,33 @@
 
 #include <algorithm>
 
+#include "engine/waiting_heap.h"
+
 namespace sluice::engine {
+namespace {
+
+bool IsEarlier(const LiveRequest& a, const LiveRequest& b) {
+  return a.priority != b.priority ? a.priority < b.priority : a.turn < b.turn;
+}
+
+}  // namespace
+
 void Turns::Join(LiveRequest& request) {
   const bool is_named = request.group_id != 0;
   std::unique_ptr<Group>& place =
       is_named ? named_[request.group_id] : of_client_[static_cast<size_t>(request.client.slot)];
   try {
     if (place == nullptr) place = std::make_unique<Group>();
-    if (place->members == 0) groups_.push_back(place.get());
+    if (place->members == 0) {
+      candidates_.reserve(groups_.size() + 1);
+      groups_.push_back(place.get());
+    }
   } catch (...) {
     if (is_named && (place == nullptr || place->members == 0)) named_.erase(request.group_id);
     throw;
   }
   Group& group = *place;
-  if (group.members == 0) group = {.is_named = is_named};
+  if (group.members == 0) group = {.is_named = is_named, .number = ++numbers_};
   ++group.members;
   request.group = &group;
 }
@@ -33,28 +46,13 @@ void Turns::Enqueue(LiveRequest& request, bool is_first) {
   if (group.first_waiting == nullptr && group.filling == 0) {
     group.served = std::max(group.served, level_);
   }
-  LiveRequest* before = nullptr;
-  LiveRequest* after = nullptr;
-  if (is_first) {
-    after = group.first_waiting;
-    while (after != nullptr && after->priority < request.priority) after = after->next;
-    before = after != nullptr ? after->previous : group.last_waiting;
-  } else {
-    before = group.last_waiting;
-    while (before != nullptr && before->priority > request.priority) before = before->previous;
-    after = before != nullptr ? before->next : group.first_waiting;
-  }
-  request.previous = before;
-  request.next = after;
-  (before != nullptr ? before->next : group.first_waiting) = &request;
-  (after != nullptr ? after->previous : group.last_waiting) = &request;
+  request.turn = is_first ? -++turns_ : ++turns_;
+  group.first_waiting = MergeHeaps(group.first_waiting, &request, IsEarlier);
 }
 
 void Turns::Unlink(LiveRequest& request) {
   Group& group = *request.group;
-  (request.previous != nullptr ? request.previous->next : group.first_waiting) = request.next;
-  (request.next != nullptr ? request.next->previous : group.last_waiting) = request.previous;
-  request.next = request.previous = nullptr;
+  group.first_waiting = TakeOut(group.first_waiting, request, IsEarlier);
 }
 
 LiveRequest* Turns::AnyWaiting() const {
@@ -70,6 +68,7 @@ void Turns::BeginStep() {
     group->filling = 0;
     group->next_filling = 0;
   }
+  candidates_ = groups_;
 }
 
 }  // namespace sluice::engine

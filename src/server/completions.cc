@@ -91,7 +91,8 @@ void Completions::Impl::PrepareElsewhere(LiveExchange& live, Exchange& exchange,
   const auto handle = live.MakeHandle();
   pool_.Run(
       [job, handle, api, context = state_->client.info().context, settings = state_->preparation] {
-        if (!handle.expired()) job->result = Prepare(api, job->body.text, context, *settings);
+        const auto is_gone = [&handle] { return handle.expired(); };
+        if (!is_gone()) job->result = Prepare(api, job->body.text, context, *settings, is_gone);
         job->body = {};
       },
       loop_,
@@ -105,7 +106,7 @@ void Completions::Impl::PrepareElsewhere(LiveExchange& live, Exchange& exchange,
           (*its)->EndWith(Unavailable("there is no memory for this request"));
         }
       },
-      bytes);
+      bytes, exchange.group());
 }
 
 void Completions::Impl::Poll() {

@@ -171,8 +171,9 @@ class Loop::Impl final : public LoopServices {
   std::unique_ptr<Answer> Measure(Exchange& exchange) override {
     return std::make_unique<MetricsAnswer>(exchange, state_, io_, all_);
   }
-  void Encode(std::function<void()> work, std::function<void()> then, size_t bytes) override {
-    pool_.Run(std::move(work), io_.get_executor(), std::move(then), bytes);
+  void Encode(std::function<void()> work, std::function<void()> then, size_t bytes,
+              uint64_t group) override {
+    pool_.Run(std::move(work), io_.get_executor(), std::move(then), bytes, group);
   }
 
  private:

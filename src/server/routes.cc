@@ -172,14 +172,20 @@ std::optional<HttpResponse> Routes::Refuse(const HttpRequest& head) {
   return refusal;
 }
 
-HttpResponse Routes::Malformed(int status, std::string_view what) {
+uint64_t Routes::ClientOf(const HttpRequest& head) {
+  const auto requester = state_.access.FindRequester(head);
+  if (!requester.has_value()) return head.peer;  // of a route that needs no key
+  return requester->shares ? requester->id : 0;
+}
+
+HttpResponse Routes::Malformed(const HttpRequest& request, int status, std::string_view what) {
   HttpResponse response = ErrorResponse(
       status == 503 ? Unavailable(what)
                     : ApiError{.status = status,
                                .message = std::string(what),
                                .code = status == 413 ? "request_too_large" : "bad_http_request"});
-  ++counts_[{Route::kNone, status}];
-  Log({}, status, true, std::chrono::steady_clock::now());
+  Finish(request, Route::kNone, response);
+  Log(request, status, true, std::chrono::steady_clock::now());
   return response;
 }
 

@@ -23,8 +23,10 @@ class LoopServices {
   virtual std::vector<EngineState> engines() const = 0;
   virtual std::unique_ptr<Answer> Complete(Exchange& exchange, Api api) = 0;
   virtual std::unique_ptr<Answer> Measure(Exchange& exchange) = 0;  // /metrics
-  // `work`, which reads `bytes` bytes, on a thread for long work, then `then` on the loop.
-  virtual void Encode(std::function<void()> work, std::function<void()> then, size_t bytes) = 0;
+  // `work`, which reads `bytes` bytes of this group, on a thread for long work, then `then` on the
+  // loop.
+  virtual void Encode(std::function<void()> work, std::function<void()> then, size_t bytes,
+                      uint64_t group) = 0;
 
  protected:
   ~LoopServices() = default;
@@ -37,7 +39,8 @@ class Routes final : public Handler {
 
   std::optional<HttpResponse> Refuse(const HttpRequest& head) override;
   std::unique_ptr<Answer> Handle(Exchange& exchange) override;
-  HttpResponse Malformed(int status, std::string_view what) override;
+  uint64_t ClientOf(const HttpRequest& head) override;
+  HttpResponse Malformed(const HttpRequest& request, int status, std::string_view what) override;
 
   const RouteCounts& counts() const { return counts_; }
 

@@ -35,7 +35,7 @@ class MadeElsewhere final : public Answer {
             job->exchange->Respond(std::move(job->response));
           }
         },
-        bytes);
+        bytes, exchange.group());
   }
   ~MadeElsewhere() override {
     job_->exchange = nullptr;

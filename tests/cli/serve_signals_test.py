@@ -4,6 +4,7 @@
 Usage: serve_signals_test.py SLUICE ROOT.
 """
 
+import http.client
 import os
 import signal
 import subprocess
@@ -29,6 +30,12 @@ def serve(*args, **options):
 
 
 class Signals(unittest.TestCase):
+    def wait_for(self, holds):
+        end = time.monotonic() + PATIENCE
+        while not holds():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+
     def test_a_log_without_a_reader_ends_nothing(self):
         reader, writer = os.pipe()
         with serve(errors=writer) as server:
@@ -99,6 +106,56 @@ class Signals(unittest.TestCase):
             self.assertEqual(code, 0)
             self.assertIn("read the keys again: 2", errors)
             self.assertIn("the keys stay what they were: ", errors)
+
+    def test_a_hangup_opens_the_access_log_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log, moved = Path(folder) / "log", Path(folder) / "moved"
+            with serve("--access-log", str(log)) as server:
+                server.get("/version")
+                self.wait_for(lambda: "/version" in log.read_text())
+                log.rename(moved)
+                server.process.send_signal(signal.SIGHUP)
+                self.wait_for(log.exists)
+                server.get("/health")
+                self.wait_for(lambda: "/health" in log.read_text())
+                self.assertEqual(server.end()[0], 0)
+            self.assertIn("/version", moved.read_text())
+            self.assertNotIn("/health", moved.read_text())
+
+    def test_a_hangup_while_the_server_starts_does_not_end_it(self):
+        with tempfile.NamedTemporaryFile("w") as keys:
+            keys.write("old\n")
+            keys.flush()
+            server = serve("--api-key-file", keys.name)
+            status = Path(f"/proc/{server.process.pid}/status")
+            catches = lambda: any(line.startswith("SigCgt:") and int(line.split()[1], 16) & 1
+                                  for line in status.read_text().splitlines())
+            self.wait_for(catches)
+            Path(keys.name).write_text("new\n", encoding="utf-8")
+            server.process.send_signal(signal.SIGHUP)
+            with server:
+                answers = lambda: server.post("/v1/completions", PROMPT,
+                                              {"Authorization": "Bearer new"})[0]
+                self.wait_for(lambda: answers() == 200)
+                self.assertEqual(server.end()[0], 0)
+
+    def test_an_access_log_that_nothing_reads_holds_up_no_end(self):
+        reader, writer = os.pipe()
+        with subprocess.Popen([SLUICE, "serve", "--model", MODEL, "--port", "0", "--quiet",
+                               "--access-log", "-"], env=ENVIRONMENT, stdout=writer) as process:
+            os.close(writer)
+            try:
+                port = int(os.read(reader, 4096).decode().rpartition(":")[2])
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+                for _ in range(1000):  # a pipe has room for some 500 lines
+                    connection.request("GET", "/version")
+                    connection.getresponse().read()
+                connection.close()
+                process.send_signal(signal.SIGTERM)
+                self.assertEqual(process.wait(timeout=2 * PATIENCE), 0)
+            finally:
+                process.kill()
+                os.close(reader)
 
     def test_a_hangup_that_nohup_ignores_stays_ignored(self):
         before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which a child inherits

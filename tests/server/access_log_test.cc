@@ -84,6 +84,41 @@ TEST(AccessLog, HasALineForEachRequest) {
   EXPECT_EQ(lines.Count("\"id\""), 5);
 }
 
+// What the connection answers itself, before a route is found.
+TEST(AccessLog, HasWhatWasReadOfARequestThatWasCutOff) {
+  Lines lines;
+  ServerOptions options = lines.Options();
+  options.cors_origins = {"https://a.example"};
+  options.http.header_timeout = milliseconds(200);
+  options.http.inflight_bytes = size_t{128} << 10;
+  const RunningHttp running(options);
+  const std::string head =
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: https://a.example\r\n"
+      "Content-Type: application/json\r\n";
+  const auto answer = [&](const std::string& rest) {
+    TestClient client = running.Connect();
+    client.Send(head + rest);
+    return client.Read();
+  };
+  const auto is_known = [&](const TestResponse& response, int status, const std::string& id) {
+    EXPECT_EQ(response.status, status);
+    EXPECT_EQ(response.fields.at("x-request-id"), id);
+    EXPECT_EQ(response.fields.at("access-control-allow-origin"), "https://a.example");
+    return Becomes([&] {
+      return lines.Count("\"id\":\"" + id + R"(","method":"POST","path":"/v1/completions",)" +
+                         R"("status":)" + std::to_string(status)) == 1;
+    });
+  };
+  EXPECT_TRUE(is_known(answer("X-Request-Id: long\r\nContent-Length: 65537\r\n\r\n"), 413, "long"));
+  EXPECT_TRUE(is_known(answer("X-Request-Id: late\r\nContent-Length: 9\r\n\r\n"), 408, "late"));
+  EXPECT_TRUE(is_known(answer("X-Request-Id: twice\r\nHost: localhost\r\n\r\n"), 400, "twice"));
+  // A head that did not end has the server's number for it.
+  const TestResponse half = answer("X-Other: ");
+  EXPECT_EQ(half.status, 408);
+  EXPECT_TRUE(Becomes(
+      [&] { return lines.Count("\"id\":\"" + half.fields.at("x-request-id") + "\",") == 1; }));
+}
+
 TEST(AccessLog, SaysThatAClientWentAway) {
   Lines lines;
   RunningHttp running(lines.Options(), AlphabetScript(8, milliseconds(2)));

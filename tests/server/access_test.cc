@@ -1,6 +1,10 @@
 #include "server/admission/access.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+
+#include "server/http/peer.h"
 
 namespace sluice::server {
 namespace {
@@ -32,6 +36,42 @@ TEST(Access, FindsEachKeyAndNothingElse) {
     EXPECT_EQ(found(wrong), std::nullopt) << wrong;
   }
   EXPECT_EQ(access.FindKey(HttpRequest{}), std::nullopt);
+}
+
+TEST(Access, AKeyThatIsListedTwiceIsOneClient) {
+  Access access({"one", "one"}, {});
+  const auto shares = [&] {
+    return access.FindRequester(With("Authorization", "Bearer one"))->shares;
+  };
+  EXPECT_FALSE(shares());
+  access.SetKeys({"one", "two", "one"});
+  EXPECT_TRUE(shares());
+  access.SetKeys({"one", "one", "one"});
+  EXPECT_FALSE(shares());
+}
+
+// An address of IPv6 is one of 2^64 that a client has.
+TEST(Peer, IsANetworkOfVersionSix) {
+  const auto peer = [](const char* text) {
+    sockaddr_storage name{};
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(name);
+    auto& v4 = reinterpret_cast<sockaddr_in&>(name);
+    if (::inet_pton(AF_INET6, text, &v6.sin6_addr) == 1) {
+      name.ss_family = AF_INET6;
+    } else {
+      EXPECT_EQ(::inet_pton(AF_INET, text, &v4.sin_addr), 1);
+      name.ss_family = AF_INET;
+    }
+    return PeerOf(name);
+  };
+  EXPECT_EQ(peer("2001:db8:1:2:3:4:5:6"), peer("2001:db8:1:2::1"));
+  EXPECT_NE(peer("2001:db8:1:2::1"), peer("2001:db8:1:3::1"));
+  EXPECT_EQ(peer("::ffff:192.0.2.7"), peer("192.0.2.7"));
+  EXPECT_NE(peer("192.0.2.7"), peer("192.0.2.8"));
+  for (const char* local : {"::1", "127.0.0.1", "127.9.9.9", "::ffff:127.0.0.1"}) {
+    EXPECT_EQ(peer(local), 0u) << local;
+  }
+  EXPECT_NE(peer("2001:db8:1:2::1"), 0u);
 }
 
 // Zeros behind a key are not the key: what is compared beyond the end of what was given.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -38,7 +37,7 @@ TEST(Admission, CountsChoicesAndGivesThemBack) {
     Admission::Permit permit = admission.Admit(kLocal);
     permit.Take(6);
     EXPECT_EQ(admission.in_flight(), 7);
-    EXPECT_EQ(StatusOf([&] { permit.Take(2); }), 503);
+    EXPECT_EQ(StatusOf([&] { admission.Admit(kLocal).Take(1); }), 503);
     EXPECT_EQ(admission.in_flight(), 7);
     EXPECT_FALSE(admission.is_full());
     const Admission::Permit last = admission.Admit(kLocal);
@@ -51,11 +50,35 @@ TEST(Admission, CountsChoicesAndGivesThemBack) {
 TEST(Admission, AKeyHasAtMostItsChoices) {
   Admission admission(100, 4);
   Admission::Permit permit = admission.Admit(kKeyA);
-  EXPECT_EQ(StatusOf([&] { permit.Take(4); }), 429);
-  permit.Take(3);
+  EXPECT_EQ(StatusOf([&] { permit.Take(4); }), 400);
+  permit.Take(2);
+  EXPECT_EQ(StatusOf([&] { admission.Admit(kKeyA).Take(1); }), 429);
+  permit.Take(1);
   EXPECT_EQ(StatusOf([&] { admission.Admit(kKeyA); }), 429);
   const Admission::Permit other = admission.Admit(kKeyB);
   EXPECT_EQ(admission.in_flight(), 5);
+}
+
+// To try again is of use after a 429 and a 503, and never after a 400.
+TEST(Admission, WhatNeverFitsIsNoRequestToTryAgain) {
+  Admission admission(64, 0);
+  const Admission::Permit other = admission.Admit(kKeyB);
+  Admission::Permit permit = admission.Admit(kKeyA);
+  try {
+    permit.Take(32);
+    FAIL() << "33 choices have places";
+  } catch (const ApiFailure& failure) {
+    EXPECT_EQ(failure.error().status, 400);
+    EXPECT_EQ(failure.error().param, "n");
+    EXPECT_EQ(failure.error().retry_after_seconds, 0);
+    EXPECT_NE(failure.error().message.find("33 choices"), std::string::npos);
+    EXPECT_NE(failure.error().message.find("at most 32"), std::string::npos);
+  }
+  EXPECT_EQ(admission.in_flight(), 2);
+  EXPECT_EQ(StatusOf([&] { permit.Take(31); }), 429);  // it fits when the other has ended
+  Admission::Permit local = admission.Admit(kLocal);
+  EXPECT_EQ(StatusOf([&] { local.Take(64); }), 400);
+  EXPECT_EQ(StatusOf([&] { local.Take(63); }), 503);
 }
 
 // However many one takes, a place is left for the next one.
@@ -90,7 +113,7 @@ TEST(Admission, TheFirstChoiceOfARequesterNeedsOnePlace) {
 TEST(BodyShare, LongBodiesAreRefusedBeforeShortOnes) {
   constexpr size_t kBudget = size_t{64} << 20;
   constexpr size_t kLong = 30'000'000, kShort = 20'000, kPiece = size_t{64} << 10;
-  std::atomic<int64_t> all = 0;
+  BodyBytes all;
   std::array<std::optional<BodyShare>, 40> bodies;
   std::array<size_t, 40> sizes = {};
   for (auto& body : bodies) body.emplace();
@@ -100,38 +123,64 @@ TEST(BodyShare, LongBodiesAreRefusedBeforeShortOnes) {
     for (size_t i = 0; i < bodies.size(); ++i) {
       if (!bodies[i].has_value()) continue;
       sizes[i] = std::min(come, kLong);
-      if (!bodies[i]->GrowTo(sizes[i], all, kBudget)) {
+      if (!bodies[i]->GrowTo(sizes[i], all, 0, kBudget)) {
         bodies[i].reset();
         ++refused;
       }
-      most = std::max(most, all.load());
+      most = std::max(most, all.all());
       BodyShare one;
-      ASSERT_TRUE(one.GrowTo(kShort, all, kBudget)) << all;
-      ASSERT_TRUE(BodyShare::HasRoom(kShort, all, kBudget));
+      ASSERT_TRUE(one.GrowTo(kShort, all, 0, kBudget)) << all.all();
+      ASSERT_TRUE(BodyShare::HasRoom(kShort, all, 0, kBudget));
     }
   }
   for (auto& body : bodies) complete += body.has_value() ? 1 : 0;
   EXPECT_EQ(complete, 1);
   EXPECT_EQ(refused, 39);
   EXPECT_LE(most, static_cast<int64_t>(kBudget));
-  EXPECT_FALSE(BodyShare::HasRoom(kLong, all, kBudget));
+  EXPECT_FALSE(BodyShare::HasRoom(kLong, all, 0, kBudget));
   for (auto& body : bodies) body.reset();
-  EXPECT_EQ(all, 0);
+  EXPECT_EQ(all.all(), 0);
 }
 
 TEST(BodyShare, GoesWithTheBody) {
-  std::atomic<int64_t> all = 0;
+  BodyBytes all;
   BodyShare first;
-  EXPECT_TRUE(first.GrowTo(100, all, 1000));
+  EXPECT_TRUE(first.GrowTo(100, all, 7, 1000));
   BodyShare second(std::move(first));
   first = BodyShare();
-  EXPECT_EQ(all, 100);
+  EXPECT_EQ(all.all(), 100);
   BodyShare third;
-  EXPECT_TRUE(third.GrowTo(50, all, 1000));
+  EXPECT_TRUE(third.GrowTo(50, all, 8, 1000));
   third = std::move(second);
-  EXPECT_EQ(all, 100);
+  EXPECT_EQ(all.all(), 100);
   third = BodyShare();
-  EXPECT_EQ(all, 0);
+  EXPECT_EQ(all.all(), 0);
+  EXPECT_TRUE(BodyShare::HasRoom(500, all, 7, 1000));
+}
+
+// However many bodies a client sends, and however short they are.
+TEST(BodyShare, AClientGetsNoMoreThanItLeavesToOthers) {
+  constexpr size_t kBudget = 64'000, kBody = 1000;
+  BodyBytes all;
+  std::vector<BodyShare> bodies;
+  const auto take_all = [&](uint64_t client) {
+    for (size_t count = 0;; ++count) {
+      const bool has_room = BodyShare::HasRoom(kBody, all, client, kBudget);
+      BodyShare body;
+      EXPECT_EQ(body.GrowTo(kBody, all, client, kBudget), has_room);
+      if (!has_room) return count;
+      bodies.push_back(std::move(body));
+    }
+  };
+  EXPECT_EQ(take_all(1), 32u);
+  EXPECT_EQ(take_all(2), 16u);
+  EXPECT_EQ(take_all(3), 8u);
+  EXPECT_EQ(take_all(1), 0u);
+  // Without a number of its own each body counts alone.
+  EXPECT_EQ(take_all(0), 7u);
+  bodies.clear();
+  EXPECT_EQ(all.all(), 0);
+  EXPECT_EQ(take_all(1), 32u);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ TEST(ServerFairness, AHundredChoicesOfOneClientDelayATokenOfAnotherByTwoSteps) {
   SteppedServing stepped;
   stepped.Ask(R"({"prompt":"a","n":128,"max_tokens":200,"ignore_eos":true,"stream":true})", 7);
   for (int step = 0; step < 5; ++step) stepped.serving->Poll();
-  EXPECT_EQ(stepped.engine.counters().running, 56);
+  EXPECT_EQ(stepped.engine.counters().running, 63);
   const FakeExchange& other = stepped.Ask(R"({"prompt":"a","max_tokens":1})", 8);
   int steps = 0;
   while (!other.is_complete() && steps < 100) {
@@ -80,7 +80,8 @@ TEST(ServerFairness, ChoicesAreWhatIsCounted) {
   stream.Reset();
   EXPECT_TRUE(Becomes([&] { return running.Get("/ready").status == 200; }));
   const TestResponse refused = running.Post(kCompletions, Asking("a", 1, R"(,"n":5)"));
-  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(ErrorOf(refused).param, "n");
   EXPECT_EQ(running.Post(kCompletions, Asking("a", 1, R"(,"n":4)")).status, 200);
 }
 
@@ -89,15 +90,17 @@ TEST(ServerFairness, AKeyHasItsChoicesAndAnotherKeyAPlace) {
   options.max_requests_per_key = 3;
   options.max_requests = 6;
   const RunningHttp running(options, AlphabetScript(8, milliseconds(5)));
-  const TestResponse refused = running.Post(kCompletions, Asking("a", 1, R"(,"n":4)"), kOne);
-  EXPECT_EQ(refused.status, 429);
-  EXPECT_EQ(refused["retry-after"], "1");
-  EXPECT_EQ(ErrorOf(refused).code, "rate_limit_exceeded");
+  const TestResponse never = running.Post(kCompletions, Asking("a", 1, R"(,"n":4)"), kOne);
+  EXPECT_EQ(never.status, 400);
+  EXPECT_EQ(never["retry-after"], "");
   TestClient stream = running.Connect();
   stream.Send(TestClient::Request("POST", kCompletions,
                                   Asking("a", 4000, R"(,"n":3,"stream":true)"), kOne));
   EXPECT_EQ(stream.ReadHead().status, 200);
-  EXPECT_EQ(running.Post(kCompletions, Asking("a", 1), kOne).status, 429);
+  const TestResponse refused = running.Post(kCompletions, Asking("a", 1), kOne);
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused["retry-after"], "1");
+  EXPECT_EQ(ErrorOf(refused).code, "rate_limit_exceeded");
   EXPECT_EQ(running.Post(kCompletions, Asking("a", 1), kTwo).status, 200);
 }
 
@@ -111,9 +114,11 @@ TEST(ServerFairness, ABodyThatLeavesNoRoomForOthersIsRefused) {
       "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
       "Content-Length: 140000\r\n\r\n");
   const TestResponse refused = announced.Read();
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_EQ(refused["retry-after"], "1");
-  EXPECT_EQ(ErrorOf(refused).type, "service_unavailable");
+  // The budget never has room for it.
+  EXPECT_EQ(refused.status, 413);
+  EXPECT_EQ(refused["retry-after"], "");
+  EXPECT_EQ(ErrorOf(refused).code, "request_too_large");
+  EXPECT_NE(ErrorOf(refused).message.find("131072 bytes"), std::string::npos) << refused.body;
   // Chunks that say nothing of their end, up to where they are too many.
   TestClient chunked = running.Connect();
   chunked.Send(
@@ -121,7 +126,7 @@ TEST(ServerFairness, ABodyThatLeavesNoRoomForOthersIsRefused) {
       "Transfer-Encoding: chunked\r\n\r\n");
   const std::string chunk = "8000\r\n" + std::string(0x8000, ' ') + "\r\n";
   for (int i = 0; i < 5; ++i) chunked.Send(chunk);
-  EXPECT_EQ(chunked.Read().status, 503);
+  EXPECT_EQ(chunked.Read().status, 413);
   // One that stays, and takes 100 KiB; a short one has room.
   TestClient half = running.Connect();
   half.Send(
@@ -132,6 +137,15 @@ TEST(ServerFairness, ABodyThatLeavesNoRoomForOthersIsRefused) {
     return Exposition(running.Get("/metrics").body)["sluice_http_inflight_bytes"];
   };
   EXPECT_TRUE(Becomes([&] { return inflight() == 100'000; }));
+  // This length would have room without the other.
+  TestClient late = running.Connect();
+  late.Send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+      "Content-Length: 130000\r\n\r\n");
+  const TestResponse busy = late.Read();
+  EXPECT_EQ(busy.status, 503);
+  EXPECT_EQ(busy["retry-after"], "1");
+  EXPECT_EQ(ErrorOf(busy).type, "service_unavailable");
   const std::string space(20'000, ' ');
   EXPECT_EQ(running.Post(kCompletions, space + Asking("a", 1)).status, 200);
   EXPECT_EQ(
@@ -140,6 +154,31 @@ TEST(ServerFairness, ABodyThatLeavesNoRoomForOthersIsRefused) {
   half.Send(std::string(10'000 - Asking("a", 1).size(), ' ') + Asking("a", 1));
   EXPECT_EQ(half.Read().status, 200);
   EXPECT_TRUE(Becomes([&] { return inflight() == 0; })) << inflight();
+}
+
+TEST(ServerFairness, TheBodiesOfOneKeyLeaveRoomForAnother) {
+  ServerOptions options = TwoKeys();
+  options.http.inflight_bytes = size_t{256} << 10;
+  const RunningHttp running(options);
+  const auto send = [&](std::string_view key) {
+    TestClient client = running.Connect();
+    client.Send(
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
+        std::string(key) + "Content-Length: 30000\r\n\r\n" + std::string(29'000, ' '));
+    return client;
+  };
+  const auto inflight = [&] {
+    return Exposition(running.Get("/metrics").body)["sluice_http_inflight_bytes"];
+  };
+  std::vector<TestClient> held;
+  for (int i = 1; i <= 4; ++i) {
+    held.push_back(send(kOne));
+    ASSERT_TRUE(Becomes([&] { return inflight() == 29'000 * i; }));
+  }
+  EXPECT_EQ(send(kOne).Read().status, 503);
+  TestClient other = send(kTwo);
+  other.Send(std::string(1000 - Asking("a", 1).size(), ' ') + Asking("a", 1));
+  EXPECT_EQ(other.Read().status, 200);
 }
 
 TEST(ServerFairness, KeysMayChangeWhileStreamsGoOn) {

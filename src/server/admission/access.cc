@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <unordered_set>
 
 #include "server/api/api_error.h"
 #include "server/error_response.h"
@@ -52,8 +53,14 @@ bool IsListOfNames(std::string_view names) {
 
 }  // namespace
 
+Access::Keys Access::Distinct(Keys keys) {
+  std::unordered_set<std::string> seen;
+  std::erase_if(keys, [&](const std::string& key) { return !seen.insert(key).second; });
+  return keys;
+}
+
 void Access::SetKeys(std::vector<std::string> keys) {
-  auto others = std::make_shared<const Keys>(std::move(keys));
+  auto others = std::make_shared<const Keys>(Distinct(std::move(keys)));
   const std::lock_guard lock(mutex_);
   keys_.swap(others);
 }

@@ -18,7 +18,7 @@ class Access {
  public:
   Access(std::vector<std::string> keys, std::vector<std::string> origins)
       : needs_key_(!keys.empty()),
-        keys_(std::make_shared<const Keys>(std::move(keys))),
+        keys_(std::make_shared<const Keys>(Distinct(std::move(keys)))),
         origins_(std::move(origins)) {}
 
   bool needs_key() const { return needs_key_; }
@@ -41,6 +41,8 @@ class Access {
   std::string_view AllowedOrigin(std::string_view origin) const;
 
   using Keys = std::vector<std::string>;
+  // A key that is listed twice is one client.
+  static Keys Distinct(Keys keys);
   std::shared_ptr<const Keys> keys() const {
     const std::lock_guard lock(mutex_);
     return keys_;

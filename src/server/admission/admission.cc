@@ -19,10 +19,26 @@ ApiFailure TooMany(const Requester& requester, int64_t its, int64_t more, int64_
                      .retry_after_seconds = 1});
 }
 
+// No later time is better, so that a client must not try again.
+ApiFailure NeverFits(int64_t choices, int64_t most) {
+  return ApiFailure({.status = 400,
+                     .message = "this request has " + std::to_string(choices) +
+                                " choices, n for each prompt; this server takes at most " +
+                                std::to_string(most) + " of one client",
+                     .param = "n"});
+}
+
 }  // namespace
 
-void Admission::Take(const Requester& requester, int64_t more) {
+int64_t Admission::MostOfOne(const Requester& requester) const {
+  int64_t most = max_choices_;
+  if (requester.has_key && max_per_key_ > 0) most = std::min(most, max_per_key_);
+  return requester.shares ? std::min(most, std::max<int64_t>(1, max_choices_ / 2)) : most;
+}
+
+void Admission::Take(const Requester& requester, int64_t more, int64_t had) {
   if (more == 0) return;
+  if (had + more > MostOfOne(requester)) throw NeverFits(had + more, MostOfOne(requester));
   const std::lock_guard lock(mutex_);
   const int64_t free = max_choices_ - in_flight_;
   if (more > free) {

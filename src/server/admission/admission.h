@@ -34,9 +34,10 @@ class Admission {
     }
 
     const Requester& requester() const { return requester_; }
-    // Throws as Admit does, and then has as many as before.
+    // Throws as Admit does, and then has as many as before; and 400 where an idle server has not as
+    // many for this requester.
     void Take(int64_t more) {
-      of_->Take(requester_, more);
+      of_->Take(requester_, more, count_);
       count_ += more;
     }
 
@@ -57,7 +58,7 @@ class Admission {
   // One place. Throws ApiFailure: 503 when the server is full, 429 when the requester has as many
   // as it may.
   Permit Admit(const Requester& requester) {
-    Take(requester, 1);
+    Take(requester, 1, 0);
     return {*this, requester};
   }
 
@@ -68,7 +69,10 @@ class Admission {
   }
 
  private:
-  void Take(const Requester& requester, int64_t more);
+  // `had` is what the request has already.
+  void Take(const Requester& requester, int64_t more, int64_t had);
+  // Of one requester, where it alone has some.
+  int64_t MostOfOne(const Requester& requester) const;
   void GiveBack(uint64_t id, int64_t count);
 
   const int64_t max_choices_;

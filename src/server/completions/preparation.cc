@@ -131,7 +131,8 @@ ChatText RenderChat(CompletionRequest& asked, const ModelText& text) {
 }
 
 PreparedRequest PrepareOrThrow(Api api, std::string_view body, int64_t context,
-                               const PreparationSettings& settings) {
+                               const PreparationSettings& settings,
+                               const std::function<bool()>& is_gone) {
   const ModelText& text = settings.text;
   PreparedRequest prepared;
   CompletionRequest& asked = prepared.asked;
@@ -145,6 +146,7 @@ PreparedRequest PrepareOrThrow(Api api, std::string_view body, int64_t context,
       asked.prompts = {{.is_chat = true, .text = std::move(chat.text), .own = std::move(chat.own)}};
     }
     for (PromptInput& prompt : asked.prompts) {
+      if (is_gone && is_gone()) throw ApiFailure(Unavailable("the client went away"));
       prepared.prompts.push_back(
           PreparePrompt(asked, std::move(prompt), context, text.tokenizer()));
     }
@@ -162,9 +164,9 @@ size_t MostEncodedBytes(const Tokenizer& tokenizer, int64_t context) {
 }
 
 Preparation Prepare(Api api, std::string_view body, int64_t context,
-                    const PreparationSettings& settings) {
+                    const PreparationSettings& settings, const std::function<bool()>& is_gone) {
   try {
-    return PrepareOrThrow(api, body, context, settings);
+    return PrepareOrThrow(api, body, context, settings, is_gone);
   } catch (const ApiFailure& failure) {
     return failure.error();
   } catch (const Error& error) {

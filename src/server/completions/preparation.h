@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -39,8 +40,9 @@ using Preparation = std::variant<PreparedRequest, ApiError>;
 // The longest text that is encoded to its end, whatever the context: bytes.
 size_t MostEncodedBytes(const Tokenizer& tokenizer, int64_t context);
 
-// On any thread. context: the engine's. Throws nothing.
+// On any thread. context: the engine's. `is_gone`, where it is given, is called before each prompt
+// is encoded: true ends the work, with an error that has no reader. Throws nothing.
 Preparation Prepare(Api api, std::string_view body, int64_t context,
-                    const PreparationSettings& settings);
+                    const PreparationSettings& settings, const std::function<bool()>& is_gone = {});
 
 }  // namespace sluice::server

@@ -280,7 +280,7 @@ size_t Connection::Read(std::string_view bytes) {
     }
     if (!had_head && reader_->has_head()) Guarded([this] { OnHead(); });
     if (state_ == State::kReading && !is_closed_ &&
-        !request_.share.GrowTo(reader_->body_bytes(), set_.counters().inflight_bytes,
+        !request_.share.GrowTo(reader_->body_bytes(), set_.counters().inflight_bytes, client_,
                                set_.limits().inflight_bytes)) {
       RejectBody();
       return bytes.size();
@@ -308,11 +308,15 @@ void Connection::Guarded(Call call) {
   Reject(status, status == 503 ? "there is no memory for this request now" : "internal error");
 }
 
+void Connection::SetId() {
+  const std::string_view id = request_.Field("X-Request-Id").value_or("");
+  request_.id = IsUsableId(id) ? std::string(id) : set_.NewId();
+}
+
 void Connection::OnHead() {
   is_http_1_1_ = reader_->is_http_1_1();
   closes_ = !reader_->keeps_alive();
-  const std::string_view id = request_.Field("X-Request-Id").value_or("");
-  request_.id = IsUsableId(id) ? std::string(id) : set_.NewId();
+  SetId();
   std::optional<HttpResponse> refusal = set_.handler().Refuse(request_);
   if (is_closed_) return;
   if (refusal.has_value()) {
@@ -320,7 +324,8 @@ void Connection::OnHead() {
     return WriteWhole(std::move(*refusal));
   }
   if (reader_->is_complete()) return;
-  if (!BodyShare::HasRoom(reader_->body_length(), set_.counters().inflight_bytes,
+  client_ = set_.handler().ClientOf(request_);
+  if (!BodyShare::HasRoom(reader_->body_length(), set_.counters().inflight_bytes, client_,
                           set_.limits().inflight_bytes)) {
     return RejectBody();
   }
@@ -354,8 +359,8 @@ void Connection::Reject(int status, std::string_view what) {
   }
   request_.body = {};
   request_.share = {};
-  if (request_.id.empty()) request_.id = set_.NewId();
-  HttpResponse response = set_.handler().Malformed(status, what);
+  if (request_.id.empty()) SetId();
+  HttpResponse response = set_.handler().Malformed(request_, status, what);
   response.closes = true;
   WriteWhole(std::move(response));
 }

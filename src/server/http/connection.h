@@ -79,6 +79,7 @@ class Connection final
   void OnReadError(int error);
 
   size_t Read(std::string_view bytes);  // a request, or a part; how many it took
+  void SetId();                         // of the request: the client's own, or a new one
   void OnHead();
   void Handle();
   // Calls the Handler, and gives its exceptions a status.
@@ -127,6 +128,7 @@ class Connection final
   std::unique_ptr<Answer> answer_;
   std::string input_;  // that came and is not read: a part of a request, or the next ones
   size_t body_bytes_at_check_ = 0;
+  uint64_t client_ = 0;  // of the body
   const uint64_t peer_;
 
   HandlerMemory read_memory_;

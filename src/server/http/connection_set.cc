@@ -20,12 +20,18 @@ using std::chrono::milliseconds;
 // connection.
 constexpr milliseconds kLinger{2000};
 
+// A body that the budget never has room for is too long, whatever others are in memory.
+HttpLimits WithinBudget(HttpLimits limits) {
+  limits.body_bytes = std::min(limits.body_bytes, BodyShare::Longest(limits.inflight_bytes));
+  return limits;
+}
+
 }  // namespace
 
 ConnectionSet::ConnectionSet(boost::asio::io_context& loop, const HttpLimits& limits,
                              Handler& handler, HttpCounters& counters)
     : loop_(loop),
-      limits_(limits),
+      limits_(WithinBudget(limits)),
       handler_(handler),
       counters_(counters),
       deadlines_({limits.idle_timeout, limits.header_timeout, limits.header_timeout,
@@ -66,8 +72,11 @@ void ConnectionSet::Refuse(int fd) {
   counters_.refused_connections.fetch_add(1, std::memory_order_relaxed);
   try {
     std::string bytes;
-    const HttpResponse response = handler_.Malformed(503, "there are too many connections");
-    AppendHead(response, {.connection = HeadStyle::Connection::kClose}, NewId(), Date(), bytes);
+    HttpRequest request;
+    request.id = NewId();
+    const HttpResponse response =
+        handler_.Malformed(request, 503, "there are too many connections");
+    AppendHead(response, {.connection = HeadStyle::Connection::kClose}, request.id, Date(), bytes);
     bytes.append(response.body);
     (void)::recv(fd, input_.data(), input_.size(), MSG_DONTWAIT);
     (void)::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);

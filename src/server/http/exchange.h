@@ -59,11 +59,14 @@ class Handler {
   virtual ~Handler() = default;
   // After the head of a request: a response instead of reading its body.
   virtual std::optional<HttpResponse> Refuse(const HttpRequest& head) = 0;
+  // After the head of a request that is not refused: the client of its body among all bodies; 0:
+  // one without a number of its own.
+  virtual uint64_t ClientOf(const HttpRequest&) { return 0; }
   // After the whole request. Null: the exchange has been responded to.
   virtual std::unique_ptr<Answer> Handle(Exchange& exchange) = 0;
-  // The body of a response that the connection itself gives to what is no request it takes: a
-  // status (400, 408, 413, 431, ...) and what is wrong in words.
-  virtual HttpResponse Malformed(int status, std::string_view what) = 0;
+  // The response that the connection itself gives to what is no request it takes: a status (400,
+  // 408, 413, 431, ...) and what is wrong in words. `request` has an id, and what was read of it.
+  virtual HttpResponse Malformed(const HttpRequest& request, int status, std::string_view what) = 0;
 };
 
 }  // namespace sluice::server

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "server/http/body_share.h"
 #include "server/http/exchange.h"
 #include "sluice/server.hpp"
 
@@ -21,9 +22,9 @@ struct HttpCounters {
   std::atomic<int64_t> accept_pauses = 0;        // for lack of descriptors
   std::atomic<int64_t> malformed_requests = 0;
   std::atomic<int64_t> timeouts = 0;
-  std::atomic<int64_t> disconnects = 0;     // before the answer was complete
-  std::atomic<int64_t> slow_readers = 0;    // given up
-  std::atomic<int64_t> inflight_bytes = 0;  // now, of bodies
+  std::atomic<int64_t> disconnects = 0;   // before the answer was complete
+  std::atomic<int64_t> slow_readers = 0;  // given up
+  BodyBytes inflight_bytes;               // now
   // Those of writing come in portions, a little later.
   std::atomic<int64_t> bytes_in = 0;
   std::atomic<int64_t> bytes_out = 0;

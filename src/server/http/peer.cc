@@ -20,7 +20,10 @@ uint64_t HashOf(const void* bytes, size_t size) {
 uint64_t PeerOf(int fd) {
   sockaddr_storage name{};
   socklen_t size = sizeof name;
-  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) return 0;
+  return ::getpeername(fd, reinterpret_cast<sockaddr*>(&name), &size) == 0 ? PeerOf(name) : 0;
+}
+
+uint64_t PeerOf(const sockaddr_storage& name) {
   if (name.ss_family == AF_INET) {
     sockaddr_in v4{};
     std::memcpy(&v4, &name, sizeof v4);

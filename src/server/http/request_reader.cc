@@ -21,12 +21,12 @@ constexpr size_t kMostReserved = size_t{64} << 10;
 
 std::string_view ViewOf(Text text) { return {text.data(), text.size()}; }
 
-RequestReader::Problem ProblemOf(const boost::beast::error_code& error) {
+RequestReader::Problem ProblemOf(const boost::beast::error_code& error, const HttpLimits& limits) {
   switch (static_cast<http::error>(error.value())) {
     case http::error::header_limit:
       return {431, "the header fields are too long"};
     case http::error::body_limit:
-      return {413, "the body is too long"};
+      return {413, "the body has more than " + std::to_string(limits.body_bytes) + " bytes"};
     case http::error::bad_method:
     case http::error::bad_target:
     case http::error::bad_version:
@@ -105,7 +105,7 @@ class RequestReader::Parser final : public http::basic_parser<true> {
 
  private:
   void Fail(int status, std::string_view what, boost::beast::error_code& error) {
-    problem_ = {status, what};
+    problem_ = {status, std::string(what)};
     error = http::error::end_of_stream;  // any one: it stops the parser
   }
 
@@ -136,7 +136,7 @@ class RequestReader::Parser final : public http::basic_parser<true> {
         return {505, "only HTTP/1.0 and HTTP/1.1 are spoken"};
       }
     }
-    return ProblemOf(error);
+    return ProblemOf(error, limits_);
   }
 
   // Checks that the parser leaves to others.

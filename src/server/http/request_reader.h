@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "server/http/message.h"
@@ -17,7 +18,7 @@ class RequestReader {
   // The problem of the request: a status, 0 for nothing, and in words. The connection cannot go on.
   struct Problem {
     int status = 0;
-    std::string_view what = {};
+    std::string what = {};
   };
 
   // Fills `request`, all but its id; both outlive it.

@@ -101,8 +101,7 @@ void AddHttp(std::span<const LoopMetrics> loops, const HttpCounters& http, Famil
   families.Gauge("sluice_connections", "Connections now.",
                  http.connections.load(std::memory_order_relaxed));
   families.Gauge("sluice_http_inflight_bytes",
-                 "Bytes of bodies that are read or wait to be encoded.",
-                 http.inflight_bytes.load(std::memory_order_relaxed));
+                 "Bytes of bodies that are read or wait to be encoded.", http.inflight_bytes.all());
   counter("sluice_connections_total", "Connections that were taken.", http.connections_seen);
   counter("sluice_connections_refused_total", "Connections beyond a limit.",
           http.refused_connections);

@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 #include <future>
 #include <memory>
+#include <string>
 #include <thread>
 
 namespace sluice::test {
@@ -62,6 +63,27 @@ TEST(EncodePool, AShortJobDoesNotWaitForLongOnes) {
   pool.Run([&] { has_run.set_value(); }, loop.get_executor(), then);
   loop.run();
   EXPECT_EQ(in_time, 3);
+}
+
+// However many jobs a group has, another's goes after one of them.
+TEST(EncodePool, GroupsHaveTheirJobsInTurn) {
+  boost::asio::io_context loop;
+  auto guard = boost::asio::make_work_guard(loop);
+  std::promise<void> all_wait;
+  std::string order;  // of one thread
+  EncodePool pool(1);
+  const auto run = [&](std::string_view name, size_t bytes, uint64_t group) {
+    pool.Run([&order, name] { order += name; }, loop.get_executor(), [] {}, bytes, group);
+  };
+  pool.Run([&] { all_wait.get_future().wait(); }, loop.get_executor(), [] {}, 1, 9);
+  for (int i = 0; i < 4; ++i) run("a", 100'000, 1);
+  for (int i = 0; i < 3; ++i) run("b", 40'000, 2);
+  for (int i = 0; i < 2; ++i) run("L", 9'000'000, 3);  // a long one goes after all others
+  run("M", 2'000'000, 4);
+  pool.Run([] {}, loop.get_executor(), [&] { guard.reset(); }, 90'000'000, 3);  // and this one last
+  all_wait.set_value();
+  loop.run();
+  EXPECT_EQ(order, "abbbaaaLML");
 }
 
 // The job in hand ends the pool's last wait itself, when the pool's end was asked for.

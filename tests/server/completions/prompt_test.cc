@@ -1,8 +1,11 @@
 // What is told of a prompt: its text, its log-probabilities, its ids; as a stream and as a whole.
+#include <algorithm>
 #include <numeric>
+#include <variant>
 #include <vector>
 
 #include "server/completions.h"
+#include "server/completions/preparation.h"
 #include "tests/server/completions/serving.h"
 
 namespace sluice::test {
@@ -68,6 +71,18 @@ TEST_P(OfPrompt, IdsAreThoseOfTheOutput) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Streams, OfPrompt, ::testing::Bool());
+
+TEST(Preparation, EndsBetweenTwoPromptsWhenItsClientIsGone) {
+  const server::PreparationSettings settings{.text = LettersText(), .model_names = {"letters"}};
+  for (const int last : {1, 2, 100}) {
+    int prompts = 0;
+    const server::Preparation result =
+        Prepare(server::Api::kCompletions, R"({"prompt":["a","b","c","d"]})", 4096, settings,
+                [&] { return ++prompts == last; });
+    EXPECT_EQ(prompts, std::min(last, 4));
+    EXPECT_EQ(std::holds_alternative<server::ApiError>(result), last < 4);
+  }
+}
 
 TEST(OfPromptAsAWhole, HasVllmsLogprobs) {
   EchoServing echo;

@@ -67,7 +67,7 @@ class EchoHandler : public server::Handler {
                       .body = request.method + " " + request.path + " " + request.body});
     return nullptr;
   }
-  HttpResponse Malformed(int status, std::string_view what) override {
+  HttpResponse Malformed(const HttpRequest&, int status, std::string_view what) override {
     return {.status = status, .content_type = "text/plain", .body = std::string(what)};
   }
 };

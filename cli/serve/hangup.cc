@@ -1,0 +1,58 @@
+#include "cli/serve/hangup.h"
+
+#include <exception>
+#include <utility>
+
+#include "cli/serve/api_keys.h"
+#include "cli/text.h"
+
+namespace sluice::cli {
+
+std::vector<std::string> KeysOf(const ServeOptions& options) {
+  std::vector<std::string> keys = options.server.api_keys;
+  if (options.api_key_path.empty()) return keys;
+  const std::vector<std::string> more = ReadApiKeys(options.api_key_path);
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
+void Hangup::Handle() {
+  const std::lock_guard lock(mutex_);
+  if (log_ != nullptr) log_->Reopen();
+  is_late_ = server_ == nullptr;
+  if (server_ != nullptr) ReadKeys();
+}
+
+Hangup::Lease Hangup::Use(AccessLog* log) {
+  const std::lock_guard lock(mutex_);
+  log_ = log;
+  return {this, [](Hangup* its) {
+            const std::lock_guard its_lock(its->mutex_);
+            its->log_ = nullptr;
+          }};
+}
+
+Hangup::Lease Hangup::Use(Server& server) {
+  const std::lock_guard lock(mutex_);
+  server_ = &server;
+  if (std::exchange(is_late_, false)) ReadKeys();
+  return {this, [](Hangup* its) {
+            const std::lock_guard its_lock(its->mutex_);
+            its->server_ = nullptr;
+          }};
+}
+
+// A file that cannot be read changes nothing.
+void Hangup::ReadKeys() {
+  if (options_.api_key_path.empty()) return;
+  try {
+    std::vector<std::string> keys = KeysOf(options_);
+    const std::string count = Number(keys.size());
+    server_->SetApiKeys(std::move(keys));
+    say_("read the keys again: " + count);
+  } catch (const std::exception& error) {
+    say_("the keys stay what they were: " + std::string(error.what()));
+  }
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,49 @@
+// SIGHUP, where a server has files to open again: its keys are read again, and its access log is
+// opened again.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cli/serve/access_log.h"
+#include "cli/serve/serve.h"
+
+namespace sluice::cli {
+
+// The keys of the command line, and those of the file.
+std::vector<std::string> KeysOf(const ServeOptions& options);
+
+class Hangup {
+ public:
+  Hangup(const ServeOptions& options, std::function<void(std::string_view)> say)
+      : options_(options), say_(std::move(say)) {}
+
+  // Otherwise SIGHUP ends the server.
+  bool HasWork() const {
+    return !options_.api_key_path.empty() || !options_.access_log_path.empty();
+  }
+  // From any thread. While the server starts, its keys are read again when it has started.
+  void Handle();
+
+  // Until the end of the lease.
+  using Lease = std::unique_ptr<Hangup, void (*)(Hangup*)>;
+  Lease Use(AccessLog* log);  // or null
+  Lease Use(Server& server);
+
+ private:
+  void ReadKeys();
+
+  const ServeOptions& options_;
+  const std::function<void(std::string_view)> say_;
+  std::mutex mutex_;
+  AccessLog* log_ = nullptr;
+  Server* server_ = nullptr;
+  bool is_late_ = false;
+};
+
+}  // namespace sluice::cli
