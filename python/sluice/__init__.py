@@ -136,12 +136,12 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *_LOADED_LATER, "__version__", "__doc__", "__name__", "__file__", "__path__"})
 
 
-_LOADED_LATER = ("DeviceParams", "DeviceSampler", "MetadataSampler", "reference", "tensors")
+_LOADED_LATER = ("DeviceParams", "DeviceSampler", "MetadataSampler", "reference", "research", "tensors")
 
 
 def __getattr__(name: str) -> object:
     # Loaded at first use: the reference in numpy, and what needs torch or asyncio.
-    if name in ("reference", "tensors"):
+    if name in ("reference", "research", "tensors"):
         return import_module(f"sluice.{name}")
     if name == "DeviceParams":
         return import_module("sluice.tensors").DeviceParams
