@@ -13,7 +13,12 @@ same token, bit for bit, on every backend and in any batch.
 
 from importlib import import_module
 
-from sluice import _sluice
+try:
+    from sluice import _sluice
+except ImportError as error:
+    from sluice.load_error import explain as _explain
+
+    raise ImportError(_explain(error, __path__[0])) from error
 from sluice._sluice import (
     Candidates,
     Cuts,
@@ -127,6 +132,8 @@ def show_config() -> None:
           + (", with assertions" if build["assertions"] else ""))
     for backend in backends():
         print(f"{backend['name']}: {'available' if backend['available'] else backend['reason']}")
+    if build["cuda"]:
+        print(f"cuda: {import_module('json').loads(_sluice.build_report())['cuda']['problem'] or 'available'}")
     for part, (libraries, names) in _PARTS.items():
         print(f"{part}: {'available' if names[-1] in globals() else f'built without {libraries}'}")
 

@@ -47,7 +47,11 @@ def main():
     if program is None:
         sys.exit("sluice: no command sluice next to this Python or on the PATH: a wheel of a release has it, "
                  "and `make release` or `make demo` builds it")
-    os.execv(program, [program, *words])
+    try:
+        os.execv(program, [program, *words])
+    except OSError as error:
+        sys.exit(f"sluice: cannot run {program} on {platform.machine()} ({error.strerror}): install the wheel for this machine, "
+                 "or build the command with `make demo`")
 
 
 if __name__ == "__main__":
