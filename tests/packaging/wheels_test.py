@@ -132,6 +132,22 @@ class Wheel:
         self.assertEqual((result.returncode, result.stderr), (
             1, "sluice: missing --model: give the folder of a model; this build has no built-in model\n"))
 
+    def test_output_matches_a_schema_by_a_library_that_has_the_usual_runtime(self):
+        """The C++ run-time library inside must not meet that of xgrammar."""
+        libraries = sorted(ROOT.glob("build/python-venv/lib/python3*/site-packages/xgrammar"))
+        if not libraries:
+            self.skipTest("build/python-venv has no xgrammar")
+        schema = self.work / "schema.json"
+        schema.write_text('{"type": "object", "properties": {"age": {"enum": [20, 30]}}, "required": ["age"]}')
+        words = ("generate", "The king", "--model", MODEL, "--seed", "7", "--max-tokens", "60", "--json-schema", schema)
+        for folder in (libraries[0].parent, "/nowhere"):
+            result, usual = (run(program, *words, "--grammar-library", folder) for program in (self.scripts / "sluice", SLUICE))
+            self.assertEqual((result.returncode, result.stdout), (usual.returncode, usual.stdout), result.stderr)
+            if result.returncode == 0:
+                self.assertIn(json.loads(result.stdout)["age"], (20, 30))
+            else:
+                self.assertIn("grammar_library", result.stderr.replace("-", "_"))
+
     def test_its_server_answers(self):
         with served.Server(str(self.scripts / "sluice"), "--model", MODEL) as server:
             status, _, body = server.post("/v1/completions", {"prompt": "It was", "max_tokens": 8})
