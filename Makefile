@@ -4,7 +4,7 @@
 export PATH := $(PATH):/usr/local/cuda/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build clients test test-all test-list test-names test-gpu lint format tidy bench plots docs wheel release image \
+.PHONY: help demo build clients test test-all test-list test-names test-gpu lint format tidy bench plots docs wheel wheels release image \
         clean
 
 help: ## list the targets
@@ -123,6 +123,10 @@ wheel: ## build the Python package into dist/
 	else echo "wheel: without CUDA, because there is no nvcc"; fi
 	build/python-venv/bin/pip wheel --no-deps --no-build-isolation --no-index -w dist .
 
+wheels: ## build the wheels of a release into dist/: the package and the command with all libraries inside
+	@scripts/setup.sh build python
+	@scripts/wheels.sh $(WHEEL_PYTHON)
+
 release: ## build the command as one file that needs libc alone into dist/, with all that goes with it
 	@scripts/setup.sh build
 	@scripts/release.sh
@@ -131,7 +135,7 @@ image: release ## the same as a container image, an OCI archive in dist/
 	@version=$$(sed -n 's/^project(Sluice VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt) && \
 	  packaging/image.py build/static-release/sluice-$$version-linux-$$(uname -m)/sluice $$version \
 	    dist/sluice-$$version-linux-$$(uname -m).oci.tar
-	@cd dist && sha256sum -- *.tar.gz *.oci.tar >SHA256SUMS
+	@packaging/sums.sh dist
 
 docs: ## build the documentation site into build/docs/html (a minute; scripts/setup.sh docs comes first)
 	@scripts/docs.sh

@@ -198,6 +198,9 @@ QRITA = (("`quaternary`: the whole method", "quaternary"), ("`binary`: one pivot
          ("`auto`: `cuda::Select`", "auto"))
 HALF_LOW = "mid, half of the vocabulary lower"
 
+CLUSTER_COUNTS = (500, 1000, 2000, 4000, 8000)
+CLUSTER_QUESTIONS = (("first 50", "k50"), ("p = 0.9", "p0.9"), ("softmax within 0.05", "softmax0.05"))
+CLUSTER_POSITIONS = ((0, 3), *((first, max(first, 4) // 100 * 100 + 99) for first in (4, *range(100, 1000, 100))))
 RESEARCH = [
     table("research-algorithms", "select-algorithms.json", BY_NAME,
           [of("top-p 0.9: us", {"task": "top-p"}), of("reads", {"task": "top-p"}, value="reads"),
@@ -232,6 +235,33 @@ RESEARCH = [
           [of(f"within {epsilon}", {"epsilon": epsilon}, value="rows_share") for epsilon in (0.01, 0.05, 0.1, 0.2)]
           + [of(f"in budget, {epsilon}", {"epsilon": epsilon}, value="certified") for epsilon in (0.01, 0.05, 0.2)],
           where={"task": "cluster-softmax", "source": "text"}, heads=("clusters",), decimals=3),
+    table("research-clusters-steps", "cluster-steps-cpu.json",
+          [((head, label, str(clusters)), {"head": head, "question": question, "clusters": clusters})
+           for head, counts in (("built-in", CLUSTER_COUNTS), ("planted", (2000,)))
+           for label, question in CLUSTER_QUESTIONS for clusters in counts],
+          [of("in budget", value="budget", decimals=3), of("in twice", value="expanded", decimals=3),
+           of("fallback", value="fallback", decimals=3), of("rows opened", value="rows_opened", decimals=3),
+           *(of(f"p{q}", value=f"p{q}_us", decimals=0) for q in (50, 95, 99)),
+           *(of(f"dense p{q}", value=f"dense_p{q}_us", decimals=0) for q in (50, 95, 99))],
+          where={"task": "steps"}, heads=("head", "answer", "clusters")),
+    table("research-clusters-position", "cluster-steps-cpu.json",
+          [(f"{first} to {last}", {"first": first}) for first, last in CLUSTER_POSITIONS],
+          [of("first 50: fallback", {"task": "position", "question": "k50"}, value="fallback"),
+           of("softmax: fallback", {"task": "position", "question": "softmax0.05"}, value="fallback"),
+           of("rows opened", {"task": "position", "question": "softmax0.05"}, value="rows_opened"),
+           of("xi", {"task": "xi_position"}, value="mean")],
+          where={"head": "built-in"}, heads=("step",), decimals=3),
+    table("research-clusters-quality", "cluster-steps-cpu.json",
+          [(f"{epsilon}", {"epsilon": epsilon}) for epsilon in (0.01, 0.05, 0.1, 0.2)],
+          [of("perplexity", value="perplexity", decimals=3), of("dense head's", value="dense_perplexity", decimals=3),
+           of("tokens left out", value="lost_tokens", decimals=0), of("first token equal", value="top1", decimals=3),
+           of("largest variation", value="most_variation", decimals=4)],
+          where={"task": "quality", "head": "built-in"}, heads=("epsilon",)),
+    table("research-clusters-file", "cluster-steps-cpu.json",
+          [(str(clusters), {"clusters": clusters}) for clusters in CLUSTER_COUNTS],
+          [of("file, MB", value="bytes/1000000", decimals=2), of("weights, MB", value="weight_bytes/1000000", decimals=2),
+           of("built, s", value="build_s", decimals=2), of("read, ms", value="load_ms", decimals=2)],
+          where={"task": "file", "head": "built-in"}, heads=("clusters",)),
     table("research-clusters-gpu", "cuda-clusters-h200.json",
           [of((head, label), {"head": head, "task": f"clusters-{task}"}) for head in ("planted", "made")
            for label, task in (("k = 10", "k10"), ("softmax within 0.05", "softmax0.05"), ("p = 0.9", "p0.9"))],

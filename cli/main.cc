@@ -8,6 +8,9 @@
 #include <exception>
 #include <functional>
 #include <iostream>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "cli/bench/bench.h"
 #include "cli/completion/completion.h"
@@ -39,8 +42,12 @@
 #endif
 #include "cli/usage.h"
 #include "cli/usage_error.h"
+#include "json/build_report.h"
 #include "sluice/error.hpp"
 #include "sluice/version.hpp"
+#ifdef SLUICE_HAS_DEFAULT_MODEL
+#include "sluice/default_model.hpp"
+#endif
 
 namespace {
 
@@ -153,12 +160,32 @@ void AddCompletion(CLI::App& app, Action& action, std::string& shell) {
   });
 }
 
+void PrintBuildReport() {
+  int64_t model_bytes = 0;
+#ifdef SLUICE_HAS_DEFAULT_MODEL
+  for (const std::span<const std::byte> file : sluice::DefaultModelFiles().safetensors) {
+    model_bytes += std::ssize(file);
+  }
+#endif
+  sluice::WriteBuildReport(std::cout, model_bytes);
+  std::cout << '\n';
+}
+
+int Finished() {
+  std::cout.flush();
+  if (!std::cout) {
+    std::cerr << "sluice: cannot write to standard output\n";
+    return kFailure;
+  }
+  return kSuccess;
+}
+
 int Run(int argc, char** argv) {
   CLI::App app(
       "Sluice turns a language model's hidden states into text, the same text on every machine.",
       "sluice");
   app.set_version_flag("--version", "sluice " + std::string(sluice::kVersionString),
-                       "show the version");
+                       "show the version; with --json all that a bug report needs");
   app.require_subcommand(1);
 
   Action action;
@@ -196,6 +223,11 @@ int Run(int argc, char** argv) {
   sluice::cli::FinishHelp(app);
 
   const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words == std::vector<std::string>{"--version", "--json"} ||
+      words == std::vector<std::string>{"--json", "--version"}) {
+    PrintBuildReport();
+    return Finished();
+  }
   try {
     app.parse(argc, argv);
     action();
@@ -211,12 +243,7 @@ int Run(int argc, char** argv) {
   } catch (const sluice::Error& error) {
     throw sluice::cli::NamedAsGiven(app, error, words);
   }
-  std::cout.flush();
-  if (!std::cout) {
-    std::cerr << "sluice: cannot write to standard output\n";
-    return kFailure;
-  }
-  return kSuccess;
+  return Finished();
 }
 
 }  // namespace

@@ -82,11 +82,15 @@ def bill(version, program):
     }
 
 
-def main():
-    version, program, copyrights, folder = sys.argv[1], *map(Path, sys.argv[2:])
+def write(version, program, copyrights, folder):
     (folder / "NOTICES").write_text(notices(copyrights), encoding="utf-8")
     (folder / "sluice.spdx.json").write_text(
         json.dumps(bill(version, program), indent=1) + "\n", encoding="utf-8")
+
+
+def main():
+    version, program, copyrights, folder = sys.argv[1], *map(Path, sys.argv[2:])
+    write(version, program, copyrights, folder)
 
 
 if __name__ == "__main__":

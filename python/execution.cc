@@ -2,11 +2,14 @@
 
 #include <memory>
 #include <new>
+#include <sstream>
 #include <string>
 
+#include "json/build_report.h"
 #include "python/errors.h"
 #include "python/values/numbers.h"
 #include "sluice/version.hpp"
+#include "support/build_facts.h"
 
 namespace sluice::python {
 namespace {
@@ -50,18 +53,17 @@ nb::list ListAlgorithms() {
 nb::dict Build() {
   nb::dict build;
   build["version"] = kVersionString;
-#if defined(__clang__)
-  build["compiler"] = "clang " __clang_version__;
-#else
-  build["compiler"] = "gcc " __VERSION__;
-#endif
-  build["cuda"] = SLUICE_PYTHON_CUDA;  // the toolkit's version, or nothing
-#ifdef NDEBUG
-  build["assertions"] = false;
-#else
-  build["assertions"] = true;
-#endif
+  const BuildFacts facts = ThisBuild();
+  build["compiler"] = facts.compiler;
+  build["cuda"] = facts.cuda;
+  build["assertions"] = facts.has_assertions;
   return build;
+}
+
+std::string BuildReport() {
+  std::ostringstream json;
+  WriteBuildReport(json);
+  return json.str();
 }
 
 constexpr const char* kThreadsDoc =
@@ -135,6 +137,8 @@ void BindExecution(nb::module_& module) {
 
   module.def("build", Build, nb::sig("def build() -> dict[str, typing.Any]"),
              "What was built: version, compiler, CUDA, and whether assertions are on.");
+  module.def("build_report", BuildReport, nb::sig("def build_report() -> str"),
+             "What was built and what this machine has, as JSON: for a bug report.");
 }
 
 }  // namespace sluice::python

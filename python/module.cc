@@ -3,6 +3,7 @@
 
 #include "python/errors.h"
 #include "python/execution.h"
+#include "python/research/cluster_head.h"
 #include "python/values/calls.h"
 #include "python/values/keywords.h"
 #include "python/values/params.h"
@@ -23,6 +24,7 @@ NB_MODULE(_sluice, module) {
   BindTopk(module);
   BindDenseHead(module);
   BindCertifiedHead(module);
+  BindClusterHead(module);
   BindSampler(module);
   BindExplain(module);
   BindDeviceFields(module);

@@ -12,6 +12,7 @@
 
 #include "python/errors.h"
 #include "python/values/calls.h"
+#include "python/values/objects.h"
 #include "sluice/chat_template.hpp"
 #include "sluice/tokenizer.hpp"
 
@@ -44,12 +45,6 @@ class TiktokenParts {
 
 std::string_view BytesOf(const nb::bytes& bytes) {
   return {static_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-// str, bytes or pathlib.Path.
-std::string PathOf(nb::handle path) {
-  const nb::object made = nb::module_::import_("os").attr("fsencode")(path);
-  return std::string(BytesOf(nb::cast<nb::bytes>(made)));
 }
 
 std::optional<int64_t> SecondsOf(nb::handle seconds) {
@@ -100,7 +95,7 @@ void BindText(nb::module_& module) {
           "from_file",
           [](nb::handle path, std::string_view decoder, std::string_view pattern,
              const nb::dict& special_tokens) {
-            const std::string file = PathOf(path);
+            const std::string file = PathFrom(path);
             const TiktokenParts parts(pattern, special_tokens);
             TokenizerOptions options = OptionsFor(decoder);
             options.tiktoken = parts.Options();

@@ -37,5 +37,5 @@ packaging/notices.py "$version" "$folder/sluice" build/static/copyright "$folder
 # One source gives one archive, byte for byte: no user, no time of today, one order.
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$build" -cf - "$name" |
   gzip -9n >"dist/$name.tar.gz"
-(cd dist && sha256sum -- *.tar.gz >SHA256SUMS)
+packaging/sums.sh dist
 say "dist/$name.tar.gz, $(du -h "dist/$name.tar.gz" | cut -f1)"

@@ -1,47 +1,19 @@
 #include "bench/support/environment.h"
 
-#include <sys/utsname.h>
-
-#include <fstream>
-#include <thread>
-
-#ifndef SLUICE_BENCH_COMMIT
-#define SLUICE_BENCH_COMMIT "unknown"
-#endif
+#include "support/build_facts.h"
 
 namespace sluice::bench {
-namespace {
-
-// Linux names the model here; elsewhere the architecture has to do.
-std::string CpuModel(const std::string& architecture) {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.starts_with("model name")) {
-      const size_t colon = line.find(": ");
-      if (colon != std::string::npos) return line.substr(colon + 2);
-    }
-  }
-  return architecture;
-}
-
-}  // namespace
 
 Environment ThisEnvironment() {
-  Environment environment;
-  utsname system = {};
-  uname(&system);
-  environment.cpu = CpuModel(system.machine);
-  environment.cores = std::thread::hardware_concurrency();
-#if defined(__clang__)
-  environment.compiler = std::string("clang ") + __clang_version__;
-#else
-  environment.compiler = std::string("gcc ") + __VERSION__;
-#endif
-#ifndef NDEBUG
-  environment.compiler += " with assertions";
-#endif
-  environment.os = std::string(system.sysname) + " " + system.release + " " + system.machine;
-  environment.commit = SLUICE_BENCH_COMMIT;
+  const BuildFacts build = ThisBuild();
+  const MachineFacts machine = ThisMachine();
+  Environment environment = {.cpu = machine.cpu,
+                             .cores = machine.threads,
+                             .compiler = std::string(build.compiler),
+                             .os = machine.system,
+                             .commit = std::string(build.commit)};
+  if (build.has_assertions) environment.compiler += " with assertions";
+  if (environment.commit.empty()) environment.commit = "unknown";
   return environment;
 }
 

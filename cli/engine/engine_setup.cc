@@ -4,6 +4,7 @@
 
 #include "cli/flags/choices.h"
 #include "cli/flags/grammar_flags.h"
+#include "cli/generate/cluster_head.h"
 #include "sluice/tensor.hpp"
 #include "sluice/version.hpp"
 
@@ -31,6 +32,9 @@ std::unique_ptr<ModelRunner> MakeRunner(const EngineSetup& setup, const Checkpoi
   options.draft_tokens = setup.draft_tokens;
   options.planes = HeadPlanesFor(setup.head, checkpoint, checkpoint.generation_config().params, {},
                                  plane_options, parallel);
+  ClusterHeadReport report;
+  options.top_k_head = ClusterHeadFor(setup.head, setup.head_file, checkpoint, setup.backend,
+                                      parallel, progress, report);
   options.backend = setup.backend;
   options.parallel = parallel;
   progress.Clear();
@@ -60,12 +64,7 @@ void AddStepsInFlightFlag(CLI::App& command, int32_t& steps_in_flight) {
 
 void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup, const EngineFlagNames& names) {
   AddModelFlags(command, setup.source, {}, names.threads);
-  command
-      .add_option_function<std::string>(
-          "--head", [&setup](const std::string& name) { setup.head = HeadChoiceByName(name); },
-          "which head computes the logits; the tokens are the same")
-      ->default_str("auto")
-      ->type_name(ChoiceType({"auto", "dense", "dither4", "strict"}));
+  AddHeadFlags(command, setup.head, setup.head_file);
   AddBackendFlag(command, setup.backend);
   command
       .add_option(names.max_requests, setup.max_requests,

@@ -21,6 +21,7 @@ struct EngineSetup {
   ModelSource source;
   Backend backend = Backend::kAuto;
   HeadChoice head = HeadChoice::kAuto;
+  std::string head_file;  // of clusters; empty: they are built
   int32_t max_requests = 64;
   int64_t step_tokens = 0;
   int64_t cache_tokens = 0;

@@ -85,8 +85,8 @@ void AddEngineFlags(CLI::App& command, GenerateOptions& options) {
           .add_option("--engine", options.engine,
                       "run on this engine (see sluice engine); --model gives the tokenizer")
           ->type_name("ENDPOINT");
-  for (const char* flag : {"--weights", "--threads", "--head", "--backend", "--show-candidates",
-                           "--json-lines", "--grammar-library"}) {
+  for (const char* flag : {"--weights", "--threads", "--head", "--head-file", "--backend",
+                           "--show-candidates", "--json-lines", "--grammar-library"}) {
     engine->excludes(command.get_option(flag));
   }
   command

@@ -23,6 +23,15 @@ std::string CauseText(DenseCause cause) {
   return "";
 }
 
+// ", 1,900 clusters of 2.6 MB, built in 1.20 s".
+void PrintClusters(const ClusterHeadReport& report, std::ostream& out) {
+  const bool is_built = report.build_ns > 0;
+  out << ", " << Count(report.clusters, "cluster") << " of "
+      << Fixed(static_cast<double>(report.bytes) / 1e6, 1) << " MB, "
+      << (is_built ? "built" : "read") << " in "
+      << Duration(is_built ? report.build_ns : report.load_ns);
+}
+
 // "head dither4: 55 rows certified (21.4 logits computed for each, 27 % of the bytes), 2 dense for
 // filters that measure all tokens".
 void PrintHead(const Generation& generation, std::ostream& out) {
@@ -45,6 +54,7 @@ void PrintHead(const Generation& generation, std::ostream& out) {
       out << ", " << stats.dense_rows[i] << " dense for " << CauseText(static_cast<DenseCause>(i));
     }
   }
+  if (generation.head() == HeadChoice::kClusters) PrintClusters(generation.clusters(), out);
   out << "; " << generation.backend_name() << ", " << Count(generation.threads(), "thread")
       << "; seed " << *generation.generator().params().seed << '\n';
 }
@@ -160,6 +170,16 @@ void WriteStatistics(JsonWriter& json, const Generation& generation, const Gener
     json.Key("dense_bytes").Value(certified.dense_bytes);
     json.Key("least_margin").Value(certified.least_margin);
   });
+  if (generation.head() == HeadChoice::kClusters) {
+    const ClusterHeadReport& report = generation.clusters();
+    json.Key("clusters").Object([&] {
+      json.Key("count").Value(report.clusters);
+      json.Key("fine_tokens").Value(report.fine_tokens);
+      json.Key("bytes").Value(report.bytes);
+      json.Key("build_ns").Value(report.build_ns);
+      json.Key("load_ns").Value(report.load_ns);
+    });
+  }
   json.Key("dense_rows").Object([&] {
     for (size_t i = 1; i < kDenseCauses; ++i) {
       json.Key(Name(static_cast<DenseCause>(i))).Value(stats.dense_rows[i]);

@@ -43,6 +43,10 @@ Generation::Generation(const GenerationOptions& options, const GenerationReports
   if (planes.has_value()) {
     head_ = planes->kind() == CertificateKind::kStrict ? HeadChoice::kStrict : HeadChoice::kDither4;
   }
+  const std::shared_ptr<TopKHead> top_k_head =
+      ClusterHeadFor(options.head, options.head_file, checkpoint_, options.backend,
+                     pool_.parallel(), progress_, clusters_);
+  if (top_k_head != nullptr) head_ = HeadChoice::kClusters;
   std::optional<Grammar> grammar;
   if (options.grammar.has_value()) {
     const GrammarLibrary library = OpenGrammarLibrary(options.grammar_library);
@@ -63,6 +67,7 @@ Generation::Generation(const GenerationOptions& options, const GenerationReports
                                                     .ignores_end = options.ignores_end,
                                                     .grammar = grammar},
                                   GeneratorOptions{.planes = planes,
+                                                   .top_k_head = top_k_head,
                                                    .prompt_chunk = 128,
                                                    .reports = reports,
                                                    .backend = options.backend,

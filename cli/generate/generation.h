@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/generate/cluster_head.h"
 #include "cli/generate/generation_flags.h"
 #include "cli/generate/prompt.h"
 #include "cli/interrupt.h"
@@ -33,7 +34,8 @@ class Generation {
   const Generator& generator() const { return *generator_; }
   const Prompt& prompt() const { return prompt_; }
   int threads() const { return threads_; }
-  HeadChoice head() const { return head_; }  // not kAuto
+  HeadChoice head() const { return head_; }                        // not kAuto
+  const ClusterHeadReport& clusters() const { return clusters_; }  // of kClusters
   std::string_view backend_name() const;
   int64_t load_ns() const { return load_ns_; }
 
@@ -55,6 +57,7 @@ class Generation {
   ThreadPool pool_;
   Checkpoint checkpoint_;
   HeadChoice head_ = HeadChoice::kDense;
+  ClusterHeadReport clusters_;
   int64_t load_ns_ = 0;
   std::unique_ptr<Generator> generator_;
 };

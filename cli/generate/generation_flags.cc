@@ -43,12 +43,7 @@ void AddGenerationFlags(CLI::App& command, GenerationOptions& options, int64_t l
   command.add_flag("--ignore-eos", options.ignores_end,
                    "go on after the tokens that end an output");
 
-  command
-      .add_option_function<std::string>(
-          "--head", [&options](const std::string& name) { options.head = HeadChoiceByName(name); },
-          "which head computes the logits; the tokens are the same")
-      ->default_str("auto")
-      ->type_name(ChoiceType({"auto", "dense", "dither4", "strict"}));
+  AddHeadFlags(command, options.head, options.head_file);
   AddBackendFlag(command, options.backend);
   command.add_flag("--quiet", options.is_quiet, "print nothing but errors on standard error");
   AddParamFlags(command, options.params);

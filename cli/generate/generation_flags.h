@@ -17,6 +17,7 @@ struct GenerationOptions {
   SamplingParams params;
   Backend backend = Backend::kAuto;
   HeadChoice head = HeadChoice::kAuto;
+  std::string head_file;  // of clusters; empty: they are built
 
   std::optional<std::string> prompt;  // "-" is standard input
   std::string prompt_path;            // empty: `prompt` has it

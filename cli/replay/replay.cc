@@ -159,9 +159,9 @@ void AddReplay(CLI::App& app, std::function<void()>& action) {
           ->add_option("--engine", options->engine,
                        "run on this engine (see sluice engine); --model gives the tokenizer")
           ->type_name("ENDPOINT");
-  for (const char* flag : {"--weights", "--threads", "--head", "--backend", "--max-requests",
-                           "--step-tokens", "--cache-tokens", "--max-prefixes", "--draft-tokens",
-                           "--steps-in-flight", "--max-logprobs"}) {
+  for (const char* flag : {"--weights", "--threads", "--head", "--head-file", "--backend",
+                           "--max-requests", "--step-tokens", "--cache-tokens", "--max-prefixes",
+                           "--draft-tokens", "--steps-in-flight", "--max-logprobs"}) {
     engine->excludes(command->get_option(flag));
   }
   command

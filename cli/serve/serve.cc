@@ -38,6 +38,7 @@ constexpr std::pair<const char*, const char*> kEngineFlags[] = {
     {"--weights", "--weights"},
     {"--engine-threads", "--threads"},
     {"--head", "--head"},
+    {"--head-file", "--head-file"},
     {"--backend", "--backend"},
     {"--engine-requests", "--max-requests"},
     {"--step-tokens", "--step-tokens"},

@@ -32,8 +32,9 @@ enum class HeadChoice : uint8_t {
   kDense,
   kDither4,
   kStrict,
+  kClusters,  // a TopKHead of the caller's: rows in clusters, of Sluice::research
 };
-std::string_view Name(HeadChoice choice);  // "auto", "dense", "dither4", "strict"
+std::string_view Name(HeadChoice choice);  // "auto", "dense", "dither4", "strict", "clusters"
 HeadChoice HeadChoiceByName(std::string_view name);
 
 struct GenerationRequest {
@@ -62,8 +63,8 @@ struct GenerationReports {
   bool HasSets() const { return cuts || kept || masses; }
 };
 
-// The planes of a choice; nothing for the dense head. kAuto builds them where requests like
-// `params` gain by them, with this much to report.
+// The planes of a choice; nothing for the dense head and for clusters. kAuto builds them where
+// requests like `params` gain by them, with this much to report.
 std::optional<HeadPlanes> HeadPlanesFor(HeadChoice choice, const Checkpoint& checkpoint,
                                         const SamplingParams& params,
                                         const GenerationReports& reports = {},

@@ -14,6 +14,7 @@
 #include "python/text.h"
 #include "python/values/calls.h"
 #include "python/values/numbers.h"
+#include "python/values/objects.h"
 
 namespace sluice::python {
 namespace {
@@ -171,7 +172,8 @@ constexpr const char* kLocalDoc =
 At most ``max_requests`` run at once, with room for ``cache_tokens`` together (0: a context's worth for
 each, at most 1 GiB); what does not fit waits. Calls that wait compute: on the caller's thread, on
 ``threads``, and with ``steps_in_flight=1`` on one more, so that text is made while the model computes.
-``head`` is ``"auto"``, ``"dense"``, ``"dither4"`` or ``"strict"``: the head that computes logits, equal ones.
+``head`` is ``"auto"``, ``"dense"``, ``"dither4"``, ``"strict"`` or ``"clusters"``: the head that computes logits,
+equal ones.
 ``stop_at``: ``"engine"`` or ``"frontend"`` looks for stop strings; the text is the same.
 ``generation_config``: ``"auto"`` takes the model's file for ``default_params``, ``"vllm"`` SamplingParams().
 ``grammar_library``: the folder of xgrammar, for outputs with a grammar; None: of the variable

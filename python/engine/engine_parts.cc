@@ -10,6 +10,7 @@
 #include "python/errors.h"
 #include "python/values/numbers.h"
 #include "python/values/objects.h"
+#include "sluice/research/cluster_head.hpp"
 #include "sluice/version.hpp"
 
 namespace sluice::python {
@@ -34,11 +35,6 @@ EngineParts MakeUnlessInterrupted(const std::function<EngineParts(std::stop_toke
 }
 
 }  // namespace
-
-std::string PathFrom(nb::handle path) {
-  const auto made = nb::cast<nb::bytes>(nb::module_::import_("os").attr("fsencode")(path));
-  return {static_cast<const char*>(made.data()), made.size()};
-}
 
 std::vector<std::string> TextsFrom(const char* name, nb::handle texts) {
   if (PyUnicode_Check(texts.ptr())) return {nb::cast<std::string>(texts)};
@@ -94,6 +90,16 @@ EngineParts MakeLocalParts(const LocalParts& parts) {
   ModelRunnerOptions model = parts.model;
   made.defaults = StartingParams(checkpoint.generation_config(), parts.defaults);
   model.planes = HeadPlanesFor(parts.head, checkpoint, made.defaults, {}, {}, model.parallel);
+  if (parts.head == HeadChoice::kClusters) {
+    const DenseHead& head = checkpoint.head();
+    const std::vector<int32_t> fine =
+        research::FineTokens(checkpoint.tokenizer(), head.weight.rows);
+    model.top_k_head = std::make_shared<research::ClusterHead>(
+        head,
+        research::HeadClusters::Build(head, research::WithFineTokens({}, fine, head.weight.rows),
+                                      model.parallel),
+        research::ClusterBudget{}, model.backend);
+  }
   made.model = std::make_unique<ModelRunner>(checkpoint, model);
   StepRunner* runner = made.model.get();
   if (parts.engine.steps_in_flight > 0) {

@@ -46,8 +46,6 @@ struct LocalParts {
   ParamDefaults defaults = ParamDefaults::kModel;
 };
 
-// str, bytes or pathlib.Path.
-std::string PathFrom(nb::handle path);
 // A str, or a sequence of them.
 std::vector<std::string> TextsFrom(const char* name, nb::handle texts);
 // A sluice.Tokenizer, or the path of its file or of the folder that it lies in.

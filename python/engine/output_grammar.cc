@@ -7,6 +7,7 @@
 #include "grammar/language.h"
 #include "python/engine/engine_parts.h"
 #include "python/errors.h"
+#include "python/values/objects.h"
 
 namespace sluice::python {
 namespace {

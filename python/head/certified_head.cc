@@ -11,17 +11,11 @@
 #include "python/errors.h"
 #include "python/values/calls.h"
 #include "python/values/numbers.h"
+#include "python/values/objects.h"
 #include "python/values/signature.h"
 
 namespace sluice::python {
 namespace {
-
-// str, bytes or pathlib.Path.
-std::string PathOf(nb::handle path) {
-  const auto made =
-      nb::cast<nb::bytes>(nb::module_::import_("os").attr("fsencode")(nb::borrow(path)));
-  return {static_cast<const char*>(made.data()), made.size()};
-}
 
 // A callable for the number of finished rows: one call at a time, of more rows each, by any
 // thread. After an exception there is no other call; it is thrown when the threads are through.
@@ -86,7 +80,7 @@ PythonCertifiedHead::PythonCertifiedHead(nb::handle weight, nb::handle bias,
   if (!is_built && options.seed.has_value()) {
     ThrowValue("seed", std::to_string(*options.seed), "None with planes, which have their dither");
   }
-  const std::string path = is_built ? std::string() : PathOf(planes);
+  const std::string path = is_built ? std::string() : PathFrom(planes);
   const ParallelFor parallel = ParallelFrom(threads.is_none() ? nb::handle() : threads);
   Progress reported(progress);
   if (!progress.is_none()) {
@@ -296,7 +290,7 @@ void BindCertifiedHead(nb::module_& module) {
       .def(
           "save",
           [](const PythonCertifiedHead& self, nb::handle path) {
-            const std::string file = PathOf(path);
+            const std::string file = PathFrom(path);
             const nb::gil_scoped_release release;
             self.planes().Save(file);
           },

@@ -13,7 +13,12 @@ same token, bit for bit, on every backend and in any batch.
 
 from importlib import import_module
 
-from sluice import _sluice
+try:
+    from sluice import _sluice
+except ImportError as error:
+    from sluice.load_error import explain as _explain
+
+    raise ImportError(_explain(error, __path__[0])) from error
 from sluice._sluice import (
     Candidates,
     Cuts,
@@ -127,6 +132,8 @@ def show_config() -> None:
           + (", with assertions" if build["assertions"] else ""))
     for backend in backends():
         print(f"{backend['name']}: {'available' if backend['available'] else backend['reason']}")
+    if build["cuda"]:
+        print(f"cuda: {import_module('json').loads(_sluice.build_report())['cuda']['problem'] or 'available'}")
     for part, (libraries, names) in _PARTS.items():
         print(f"{part}: {'available' if names[-1] in globals() else f'built without {libraries}'}")
 
@@ -136,12 +143,12 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *_LOADED_LATER, "__version__", "__doc__", "__name__", "__file__", "__path__"})
 
 
-_LOADED_LATER = ("DeviceParams", "DeviceSampler", "MetadataSampler", "reference", "tensors")
+_LOADED_LATER = ("DeviceParams", "DeviceSampler", "MetadataSampler", "reference", "research", "tensors")
 
 
 def __getattr__(name: str) -> object:
     # Loaded at first use: the reference in numpy, and what needs torch or asyncio.
-    if name in ("reference", "tensors"):
+    if name in ("reference", "research", "tensors"):
         return import_module(f"sluice.{name}")
     if name == "DeviceParams":
         return import_module("sluice.tensors").DeviceParams

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <string>
+
 #include "sluice/error.hpp"
 
 namespace sluice::cuda {
@@ -11,7 +13,10 @@ inline void RequireCuda(cudaError_t result, const char* what) {
   if (result == cudaSuccess) return;
   cudaGetLastError();  // the error belongs to this call, not to the next one
   throw Error(ErrorCode::kUnavailable, what, cudaGetErrorString(result),
-              "a device of compute capability 8.0 or higher that works");
+              result == cudaErrorInsufficientDriver
+                  ? "a driver for CUDA " + std::to_string(CUDART_VERSION / 1000) +
+                        " or newer, or a build for an older CUDA"
+                  : "a device of compute capability 8.0 or higher that works");
 }
 
 }  // namespace sluice::cuda

@@ -179,7 +179,7 @@ class ThroughAnEngine(unittest.TestCase):
 
     def test_what_an_engine_decides_is_not_to_be_asked_for_here(self):
         for flag, value in (("--weights", "int8"), ("--threads", "2"), ("--head", "dense"),
-                            ("--backend", "ref"), ("--show-candidates", "3"), ("--json-lines", None)):
+                            ("--head-file", "a"), ("--backend", "ref"), ("--show-candidates", "3"), ("--json-lines", None)):
             result = generate("a", "--engine", "ipc://@nobody", flag, *([value] if value else []))
             self.assertEqual(result.returncode, 2, flag)
             self.assertIn(flag, result.stderr.decode())
@@ -265,6 +265,7 @@ class Ends(unittest.TestCase):
                  "--steps-in-flight = 2 is not allowed: a "),
                 (("engine", "--max-logprobs", "-2"), "--max-logprobs = -2 is not allowed: a "),
                 (("engine", "--head", "big"), 'head = "big" is not allowed'),
+                (("engine", "--head-file", "a"), 'head-file = "a" is not allowed: none with --head auto'),
                 (("engine", "--model", "/nowhere"), "/nowhere"),
                 (("mock-engine", "--tokens", "1,x"), "--tokens"),
                 (("mock-engine", "--tokens", "1,427", "--tokenizer", TOKENIZER),
@@ -281,6 +282,7 @@ class Ends(unittest.TestCase):
                 (("replay", "/nowhere"), "/nowhere"),
                 (("replay", "-", "--concurrency", "-1"), "--concurrency = -1 is not allowed: a "),
                 (("replay", "-", "--engine", endpoint, "--head", "dense"), "--head"),
+                (("replay", "-", "--engine", endpoint, "--head-file", "a"), "--head-file"),
                 (("generate", "a", "--engine", endpoint, "--stop-at", "client"),
                  '--stop-at = "client" is not allowed: engine or frontend')]:
             result = run(*args)

@@ -63,11 +63,31 @@ class Generate(unittest.TestCase):
         for backend in json.loads(listed.stdout)["backends"]:
             if not backend["available"]:
                 continue
-            for head in ("dense", "dither4", "strict"):
+            for head in ("dense", "dither4", "strict", "clusters"):
                 self.assertEqual(expected, texts(*flags, "--backend", backend["name"], "--head",
                                                  head), (backend["name"], head))
         self.assertEqual(expected, texts(*flags, "--threads", "3"))
         self.assertEqual(expected[:1], texts(*flags[:-2]))
+
+    def test_clusters_are_written_once_and_read_the_next_time(self):
+        flags = ("It was", "--max-tokens", "9", "--seed", "5", "--top-k", "30")
+        with tempfile.TemporaryDirectory() as folder:
+            file = ("--head", "clusters", "--head-file", folder + "/a.clusters")
+            first, again = (as_json(*flags, *file) for _ in range(2))
+            self.assertEqual([given["choices"][0]["text"] for given in (first, again)], 2 * texts(*flags))
+            first, again = (given["statistics"]["clusters"] for given in (first, again))
+            for report in first, again:
+                self.assertEqual(report["bytes"], os.path.getsize(file[3]))
+                self.assertGreater(report["fine_tokens"], 0)
+            self.assertGreater(first["build_ns"], 0)
+            self.assertEqual(first["load_ns"], 0)
+            self.assertEqual(again["build_ns"], 0)
+            self.assertGreater(again["load_ns"], 0)
+            self.assertIn("clusters of", run(*flags, *file).stderr.decode())
+            result = run(*flags, "--head", "strict", *file[2:])
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(f'head-file = "{file[3]}" is not allowed: none with --head strict, only with '
+                      "--head clusters", result.stderr.decode())
 
     def test_text_alone_goes_to_standard_output(self):
         flags = ("It was", "--max-tokens", "24", "--seed", "5")

@@ -479,7 +479,8 @@ TEST(TruncatePrompt, LeavesOutTheBeginningButItsFirstTokens) {
 
 TEST_F(GeneratorTest, BuildsNoPlanesByItselfForASmallHead) {
   for (const HeadChoice choice : kHeads) EXPECT_EQ(HeadChoiceByName(Name(choice)), choice);
-  ExpectError([] { HeadChoiceByName("big"); }, "head", "\"big\"", "auto, dense, dither4 or strict");
+  ExpectError([] { HeadChoiceByName("big"); }, "head", "\"big\"",
+              "auto, dense, dither4, strict or clusters");
   EXPECT_FALSE(HeadPlanesFor(HeadChoice::kAuto, Make(), {}).has_value());
 }
 

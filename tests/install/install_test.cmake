@@ -1,6 +1,6 @@
 # Run by ctest, see CMakeLists.txt in this folder: installs `build` below `work`, then builds and runs
 # `consumer` against what was installed and nothing else. `way` is find_package or pkg_config,
-# `component` core, text, engine, link, server or research (C++), c or c_static.
+# `component` core, text, engine, link, server, research or cuda (C++), c or c_static.
 set(prefix ${work}/prefix)
 
 function(run)
@@ -25,7 +25,7 @@ set(language C)
 set(source ${consumer}/main.c)
 set(options -std=c99 -pedantic -Wall -Wextra -Werror)
 set(package sluice-c)
-if(component MATCHES "core|text|engine|link|server|research")
+if(component MATCHES "core|text|engine|link|server|research|cuda")
   set(language CXX)
   set(source ${consumer}/main.cc)
   set(options -std=c++20)
@@ -35,7 +35,7 @@ endif()
 if(way STREQUAL find_package)
   run(${CMAKE_COMMAND} -S ${consumer} -B ${work}/build -G ${generator}
       -D CMAKE_${language}_COMPILER=${compiler} -D CMAKE_BUILD_TYPE=${config}
-      -D CMAKE_PREFIX_PATH=${prefix} -D component=${component})
+      -D CMAKE_PREFIX_PATH=${prefix} -D component=${component} -D version=${version})
   run(${CMAKE_COMMAND} --build ${work}/build)
   set(program ${work}/build/consumer)
 else()
@@ -56,3 +56,6 @@ else()
 endif()
 
 run(${program} ${version})
+if(component STREQUAL "core" AND has_command)
+  run(${prefix}/bin/sluice --version)
+endif()

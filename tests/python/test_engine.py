@@ -402,10 +402,11 @@ def test_wrong_arguments_of_a_client_are_named():
         sluice.EngineClient.spawn(["false"], MODEL)
 
 
-def test_a_model_with_threads_and_a_small_cache_gives_the_same_text(expected):
+@pytest.mark.parametrize("head", ["dither4", "clusters"])
+def test_a_model_with_threads_and_a_small_cache_gives_the_same_text(expected, head):
     threads = sluice.Threads(2)
     with sluice.EngineClient.local(MODEL, threads=threads, cache_tokens=1024, max_requests=5,
-                                   head="dither4") as client:
+                                   head=head) as client:
         del threads
         ids = [client.submit(prompt, mode="final", **keywords)
                for prompt, keywords in requests_of(32)]

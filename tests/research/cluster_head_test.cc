@@ -134,7 +134,13 @@ TEST_F(ClusterHeads, FindsTheTokensOfDigitsAndSymbols) {
 
   const auto options = research::WithFineTokens({.clusters = 20}, found, checkpoint_.vocab());
   EXPECT_EQ(options.fine_tokens.size(), found.size());
+  EXPECT_EQ(options.clusters, 20);
   EXPECT_EQ(options.fine_clusters, 2 * 20 * std::ssize(found) / checkpoint_.vocab());
+  ASSERT_LT(checkpoint_.vocab(),
+            research::ClusterOptions{}.clusters);  // a head that is too small for them
+  const auto usual = research::WithFineTokens({}, found, checkpoint_.vocab());
+  EXPECT_EQ(usual.clusters, checkpoint_.vocab() - std::ssize(found));
+  EXPECT_EQ(research::HeadClusters::Build(checkpoint_.head(), usual).vocab(), checkpoint_.vocab());
 }
 
 TEST_F(ClusterHeads, AFileOfPlanesIsRefusedByItsName) {

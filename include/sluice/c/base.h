@@ -37,7 +37,8 @@
 extern "C" {
 #endif
 
-/* SLUICE_ABI_VERSION of the library that runs; "0.1.0", of static storage. */
+/* SLUICE_ABI_VERSION of the library that runs; its version, "MAJOR.MINOR.PATCH", of static storage.
+ */
 SLUICE_API uint32_t sluice_abi_version(void);
 SLUICE_API const char* sluice_version(void);
 

@@ -20,7 +20,8 @@ namespace sluice::research {
 // lie far from one another.
 std::vector<int32_t> FineTokens(const Tokenizer& tokenizer, int64_t vocab);
 
-// `options` with clusters of half the size for `tokens`, of a head with `vocab` rows.
+// `options` with clusters of half the size for `tokens`, of a head with `vocab` rows: no more
+// clusters than it has other tokens.
 ClusterOptions WithFineTokens(const ClusterOptions& options, std::span<const int32_t> tokens,
                               int64_t vocab);
 

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kHeadNames[] = {"auto", "dense", "dither4", "strict"};
+constexpr std::string_view kHeadNames[] = {"auto", "dense", "dither4", "strict", "clusters"};
 constexpr std::string_view kCauseNames[] = {"none", "adjustments", "logprobs", "softcap", "mass"};
 
 // A head from which planes are worth their making, for a few hundred tokens. On one core of an AMD
@@ -44,7 +44,7 @@ HeadChoice HeadChoiceByName(std::string_view name) {
   for (size_t i = 0; i < std::size(kHeadNames); ++i) {
     if (kHeadNames[i] == name) return static_cast<HeadChoice>(i);
   }
-  ThrowInvalid("head", ToText(name), "auto, dense, dither4 or strict");
+  ThrowInvalid("head", ToText(name), "auto, dense, dither4, strict or clusters");
 }
 
 std::optional<HeadPlanes> HeadPlanesFor(HeadChoice choice, const Checkpoint& checkpoint,
@@ -55,7 +55,7 @@ std::optional<HeadPlanes> HeadPlanesFor(HeadChoice choice, const Checkpoint& che
   const MatrixView weight = checkpoint.head().weight;
   choice =
       engine::ChosenHead(choice, weight, params, checkpoint.model().info().logit_softcap, reports);
-  if (choice == HeadChoice::kDense) return std::nullopt;
+  if (choice == HeadChoice::kDense || choice == HeadChoice::kClusters) return std::nullopt;
   HeadPlaneOptions chosen = options;
   chosen.kind =
       choice == HeadChoice::kStrict ? CertificateKind::kStrict : CertificateKind::kDither4;

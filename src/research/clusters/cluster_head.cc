@@ -46,8 +46,9 @@ std::vector<int32_t> FineTokens(const Tokenizer& tokenizer, int64_t vocab) {
 ClusterOptions WithFineTokens(const ClusterOptions& options, std::span<const int32_t> tokens,
                               int64_t vocab) {
   ClusterOptions fine = options;
-  if (tokens.empty()) return fine;
   const int64_t count = std::ssize(tokens);
+  fine.clusters = std::clamp<int64_t>(vocab - count, 1, options.clusters);
+  if (tokens.empty()) return fine;
   fine.fine_tokens = tokens;
   fine.fine_clusters = std::clamp<int64_t>(2 * options.clusters * count / vocab, 1, count);
   return fine;
