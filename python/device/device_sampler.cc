@@ -131,6 +131,8 @@ class BoundDeviceSampler {
       }
       option = nb::cast<bool>(given[name]);
     };
+    take_flag("bitmasks", options.bitmasks);
+    take_flag("goes_on_with_zero", options.goes_on_with_zero);
     take_flag("kept", options.kept);
     take_flag("masses", options.masses);
     options.cuts = options.masses;

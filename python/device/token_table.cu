@@ -1,7 +1,6 @@
 #include <cuda_runtime.h>
 
 #include <cmath>
-#include <string>
 
 #include "python/device/token_table.h"
 #include "sluice/error.hpp"
@@ -34,10 +33,12 @@ __global__ void TokenTableKernel(StepArrays step, TokenTable table) {
   int32_t id = -1;
   float value = -INFINITY;
   if (column == 0) {
-    id = token;
-    value = step.logprobs[row];
-    table.ranks[row] = step.ranks[row];
-  } else if (column < step.width) {
+    table.ids[at] = max(token, 0);
+    table.logprobs[at] = step.logprobs == nullptr ? -INFINITY : step.logprobs[row];
+    table.ranks[row] = step.logprobs == nullptr ? 0 : step.ranks[row];
+    return;
+  }
+  if (column < step.width) {
     id = step.list_ids[row * step.width + column];
     value = step.list_values[row * step.width + column];
   }
@@ -51,10 +52,6 @@ void LaunchTokenTable(const cuda::StepHandle& step, const TokenTable& table, voi
   const cuda::DeviceStepReport& report = step.report();
   const int64_t rows = step.ids().size;
   if (rows == 0) return;
-  if (table.columns > 0 && report.logprobs.data == nullptr) {
-    throw Error(ErrorCode::kInvalidValue, "table", std::to_string(table.columns - 1),
-                "None for a step without requests for log-probabilities");
-  }
   const int64_t entries = rows * (table.columns > 0 ? table.columns : 1);
   TokenTableKernel<<<static_cast<unsigned>((entries + kThreads - 1) / kThreads), kThreads, 0,
                      static_cast<cudaStream_t>(stream)>>>(

@@ -9,10 +9,10 @@
 namespace sluice::python {
 
 struct TokenTable {
-  int64_t* tokens;  // one a row; 0 where there is no token, for what looks every token up
+  int64_t* tokens;  // one a row; 0 where there is none, because engines look every token up
   int32_t columns;  // of the two tables, 1 + the most likely ones; 0: no tables
-  int64_t* ids;     // a row of the table each; 0 where a list is shorter
-  float* logprobs;  // -inf there
+  int64_t* ids;     // one row of the table a row; 0 where a list is shorter
+  float* logprobs;  // -inf there, and where a step has no log-probabilities
   int64_t* ranks;   // one a row
 };
 

@@ -16,7 +16,8 @@ from sluice.device_params import text_of
 from sluice.errors import ArgumentTypeError, Error
 
 OPTIONS = ("max_requests", "max_drafts", "max_rows", "max_tokens", "max_listed_ids", "max_logprobs",
-           "max_graphs", "max_processed_rows", "max_temperature", "kept", "masses")
+           "max_graphs", "max_processed_rows", "max_temperature", "bitmasks", "goes_on_with_zero",
+           "kept", "masses")
 
 
 def _address(tensor):
@@ -41,7 +42,7 @@ class TokenTable(typing.NamedTuple):
     tokens: torch.Tensor  #: int64 [rows, 1]; 0 in a row that nothing can be drawn from
     ids: torch.Tensor  #: int64 [rows, 1 + n]: the token, and the n most likely ones
     logprobs: torch.Tensor  #: float32 [rows, 1 + n]; -inf, and id 0, where a list is shorter
-    ranks: torch.Tensor  #: int64 [rows]: how many tokens are as likely as the token or more
+    ranks: torch.Tensor  #: int64 [rows]: how many tokens are at least as likely as the token, or 0
 
 
 class DeviceStep:
@@ -68,7 +69,8 @@ class DeviceSampler:
 
     ``max_requests``, ``max_tokens``, ``max_drafts``, ``max_listed_ids``, ``max_logprobs``,
     ``max_rows``, ``max_processed_rows``, ``max_graphs`` and ``max_temperature`` say what there is
-    room for. ``kept=True``: steps write the kept sets as bitmasks, which stay on the device.
+    room for; ``bitmasks=False`` that no step brings some. ``goes_on_with_zero=True``: a request goes
+    on with token 0 after a step that gave it none. ``kept=True``: steps write the kept sets as bitmasks, which stay on the device.
     ``masses=True``: their answers have ``cuts`` with masses. A build without CUDA raises
     UnavailableError.
     """
@@ -134,8 +136,8 @@ class DeviceSampler:
 
         ``logits``: a tensor on the device, a row a request, or 1 + n for n drafts. ``requests``:
         handles, or sluice.StepRequest for those with drafts, a bitmask or a forced token.
-        ``table``: how many of the most likely tokens a TokenTable lists for each row, where some
-        request has log-probabilities; -1 for the tokens alone.
+        ``table``: how many of the most likely tokens a TokenTable lists for each row; -1 for the
+        tokens alone.
         """
         if logits.device != self.device:
             raise ArgumentTypeError("logits.device", str(logits.device), str(self.device))

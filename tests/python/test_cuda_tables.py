@@ -37,9 +37,7 @@ def test_tables_are_what_get_gives(mode):
         np.testing.assert_array_equal(ids[:, 1:], np.where(there, answer.top_ids[:, 1:8], 0))
         np.testing.assert_array_equal(
             logprobs[:, 1:], np.where(there, answer.top_logprobs[:, 1:8], -np.inf))
-        given = answer.ids >= 0
-        np.testing.assert_array_equal(logprobs[given, 0], answer.logprobs[given])
-        assert (logprobs[~given, 0] == -np.inf).all()
+        np.testing.assert_array_equal(logprobs[:, 0], answer.logprobs)  # NaN without a token
 
 
 def test_tokens_alone_and_wider_tables():
@@ -51,8 +49,24 @@ def test_tokens_alone_and_wider_tables():
     step = sampler.step(logits_of(1, 4), [listed], table=20)
     assert step.table.ids.shape == (1, 21) and (step.table.ids[0, 2:] == 0).all()
     assert torch.isinf(step.table.logprobs[0, 2:]).all()
-    with pytest.raises(sluice.Error, match="table = 3 is not allowed: None for a step without"):
-        sampler.step(logits_of(1, 5), [plain], table=3)
+    step = sampler.step(logits_of(1, 5), [plain], table=3)  # no request has log-probabilities
+    assert step.table.logprobs.tolist() == [[-torch.inf] * 4] and step.table.ranks.tolist() == [0]
+    assert step.table.ids.tolist() == [[max(int(step.get().ids[0]), 0), 0, 0, 0]]
     for bad in (-2, 129, 1.5):
         with pytest.raises(sluice.Error, match="table"):
             sampler.step(logits_of(1, 5), [plain], table=bad)
+
+
+def test_requests_go_on_with_zero_where_an_engine_does():
+    rows = np.random.default_rng(1).normal(0, 3, (8, 1, VOCAB)).astype(np.float32)
+    rows[3] = -np.inf
+    fields = {"seed": 5, "frequency_penalty": 1.5, "presence_penalty": 0.5}
+    for goes_on in (False, True):
+        sampler = sluice.DeviceSampler(vocab=VOCAB, max_requests=1, goes_on_with_zero=goes_on)
+        host = sluice.Sampler(vocab=VOCAB)
+        request, expected = sampler.add(**fields), host.add(**fields)
+        for row in rows:
+            token = int(sampler.step(torch.as_tensor(row).cuda(), [request]).get().ids[0])
+            assert token == host.step(row, [expected]).ids[0]
+            if token < 0 and goes_on:
+                host.accept(expected, [0])

@@ -36,6 +36,9 @@ struct DeviceSamplerOptions {
   // memory for each, and 40 KB of the host's.
   int32_t max_graphs = 64;
   bool bitmasks = true;            // whether steps may bring some
+  // Whether a request goes on with token 0 after a step that gave it none, as engines do that look
+  // every token up. The answer says that there was none.
+  bool goes_on_with_zero = false;
   bool cuts = false;               // whether steps report the kept sets
   bool kept = false;               // whether they write them as bitmasks
   bool masses = false;             // whether they report the masses of the Cuts

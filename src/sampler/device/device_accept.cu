@@ -102,7 +102,10 @@ __global__ void __launch_bounds__(kThreads)
   History history(argument.store, span.slot);
   for (int32_t d = 0; d < span.rows; ++d) {
     const int32_t id = argument.ids[span.first_row + d];
-    if (id < 0) break;
+    if (id < 0) {
+      if (d == 0 && argument.goes_on_with_zero) history.Append(0);
+      break;
+    }
     history.Append(id);
   }
   history.Store();

@@ -188,6 +188,7 @@ struct AcceptArgument {
   RequestStore store;
   const StepSpan* spans;
   const int32_t* ids;  // one a row; the first -1 ends those of a request
+  bool goes_on_with_zero = false;
 };
 void LaunchAccept(const AcceptArgument& argument, int64_t requests, void* stream);
 

@@ -49,7 +49,6 @@ class Event {
 // A graph that can be launched. The driver keeps one that runs until it has run.
 class Graph {
  public:
-  Graph() = default;
   explicit Graph(cudaGraph_t graph) {
     RequireCuda(cudaGraphInstantiate(&executable_, graph, 0), "graph");
   }

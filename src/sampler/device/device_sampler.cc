@@ -163,6 +163,7 @@ DeviceSampler::Impl::Impl(const DeviceSamplerOptions& options, DeviceArray<std::
       answers_(CudaBlock::Kind::kPinned,
                kStepsKept * OutputsOf(nullptr, LargestOutput(options)).bytes),
       answer_bytes_(OutputsOf(nullptr, LargestOutput(options)).bytes),
+      seen_(static_cast<size_t>(options.max_graphs)),
       graphs_(static_cast<size_t>(options.max_graphs)) {
   slots_.resize(static_cast<size_t>(options.max_requests));
   for (int32_t slot = options.max_requests - 1; slot >= 0; --slot) free_slots_.push_back(slot);

@@ -188,6 +188,8 @@ class DeviceSampler::Impl {
   std::vector<Slot> slots_;
   std::vector<int32_t> free_slots_;
   std::array<StepRecord, kStepsKept> steps_kept_;
+  struct Seen {};
+  RecentlyUsed<StepShape, Seen> seen_;  // once, without a graph
   RecentlyUsed<StepShape, Graph> graphs_;
   std::vector<std::byte> tables_;  // as they are on the device, or will be
   std::vector<std::byte> new_tables_;

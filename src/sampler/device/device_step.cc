@@ -39,9 +39,11 @@ void DeviceSampler::Impl::RunProcessors(const StepInput& input, const StepShape&
 // many shapes come once, and a capture takes the host longer than the launches do. The kernels of a
 // source are captured at once.
 cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
-  Graph* const known = graphs_.Find(shape);
-  if (known != nullptr && *known != nullptr) return *known;
-  if (known == nullptr && shape.source.enqueue == nullptr) return graphs_.Add(shape, Graph());
+  if (const Graph* graph = graphs_.Find(shape)) return *graph;
+  if (shape.source.enqueue == nullptr && seen_.Find(shape) == nullptr) {
+    seen_.Add(shape, {});
+    return nullptr;
+  }
   RequireCuda(cudaStreamBeginCapture(captures_, cudaStreamCaptureModeThreadLocal), "graph");
   cudaGraph_t graph = nullptr;
   try {
@@ -62,10 +64,7 @@ cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
   RequireCuda(cudaStreamEndCapture(captures_, &graph), "graph");
   const std::unique_ptr<CUgraph_st, void (*)(cudaGraph_t)> owner(
       graph, [](cudaGraph_t captured) { cudaGraphDestroy(captured); });
-  Graph ready(graph);
-  if (known == nullptr) return graphs_.Add(shape, std::move(ready));
-  *known = std::move(ready);
-  return *known;
+  return graphs_.Add(shape, Graph(graph));
 }
 
 void DeviceSampler::Impl::Launch(const StepShape& shape, cudaGraphExec_t graph,
@@ -165,7 +164,10 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   record.done.HoldBack(changes_);
   if (has_rows) {  // last: nothing is accepted of a step that fails
     LaunchAccept(
-        {.store = buffers_.store, .spans = TablesOf(buffers_, shape).spans, .ids = outputs.ids},
+        {.store = buffers_.store,
+         .spans = TablesOf(buffers_, shape).spans,
+         .ids = outputs.ids,
+         .goes_on_with_zero = options_.goes_on_with_zero},
         shape.output.requests, static_cast<cudaStream_t>(changes_));
   }
 
@@ -199,7 +201,7 @@ void DeviceSampler::Impl::CountTokens(StepRecord& record) {
     Slot& slot = slots_[static_cast<size_t>(member.slot)];
     if (slot.generation != member.generation) continue;
     slot.unread -= member.most_tokens;
-    slot.tokens += emitted;
+    slot.tokens += emitted == 0 && options_.goes_on_with_zero ? 1 : emitted;
   }
 }
 
