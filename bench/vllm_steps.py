@@ -38,7 +38,7 @@ SAMPLERS = {"vLLM": {"SLUICE_VLLM": "off"},
 
 
 def prompts(batch, salt):
-    """Other ids for each generation, so that nothing is cached."""
+    """Other ids for each pair of generations, so that nothing is cached."""
     source = random.Random(salt)
     return [{"prompt_token_ids": [source.randrange(1000, VOCAB) for _ in range(PROMPT)]}
             for _ in range(batch)]
@@ -75,7 +75,7 @@ def measure(options):
         begin = time.perf_counter()
         llm.generate(prompts(batch, salt), params, use_tqdm=False)
         seconds = time.perf_counter() - begin
-        full = [time for time, count in stamps if count == batch]
+        full = [stamp for stamp, count in stamps if count == batch]
         return seconds, [later - earlier for earlier, later in zip(full, full[1:])]
 
     salt = 0

@@ -352,6 +352,9 @@ def test_the_variable_turns_it_off(own, monkeypatch, caplog):
     monkeypatch.setenv("SLUICE_VLLM", "top_k_top_p,logprobs")
     with pytest.raises(sluice.Error, match="logprobs only with step"):
         plugin.register()
+    monkeypatch.setenv("SLUICE_VLLM", "step")
+    with pytest.raises(sluice.Error, match="step only with draw"):
+        plugin.register()
     monkeypatch.setenv("SLUICE_VLLM", "top_k_top_p,drwa")
     with pytest.raises(sluice.Error, match="SLUICE_VLLM = drwa is not allowed: off, or some of"):
         plugin.register()

@@ -23,21 +23,28 @@ class HostSampler:
     """A sluice.Sampler in the place of a DeviceSampler."""
 
     fails = False
+    fails_to_remove = False
 
     def __init__(self, *, vocab, max_logprobs, **options):
+        assert options["goes_on_with_zero"] and not options["bitmasks"]
         self.vocab, self.options = vocab, options
         self._sampler = sluice.Sampler(vocab=vocab, max_temperature=options["max_temperature"])
         self.live = 0
+        self.accepted = 0
+        self.steps = 0
 
     def add(self, *, prompt, **fields):
         self.live += 1
         return self._sampler.add(prompt=prompt, **fields)
 
     def remove(self, handle):
+        if self.fails_to_remove:
+            raise RuntimeError("the device is on fire")
         self.live -= 1
         self._sampler.remove(handle)
 
     def accept(self, handle, tokens):
+        self.accepted += len(tokens)
         self._sampler.accept(handle, tokens)
 
     @staticmethod
@@ -51,15 +58,21 @@ class HostSampler:
     def step(self, logits, requests, *, table):
         if self.fails:
             raise RuntimeError("the device is on fire")
+        self.steps += 1
         tokens = self._sampler.step(logits.float().numpy(), requests)
+        for request, token in zip(requests, tokens.ids):
+            if token < 0:
+                self._sampler.accept(request, [0])
         made = self.new_table(len(requests), table)
         made.tokens[:, 0] = torch.from_numpy(np.maximum(tokens.ids, 0))
         if table >= 0:
             made.ids.zero_()
             made.logprobs.fill_(-torch.inf)
             made.ids[:, 0] = made.tokens[:, 0]
-            made.logprobs[:, 0] = torch.from_numpy(tokens.logprobs)
-            made.ranks[:] = torch.from_numpy(tokens.ranks.astype(np.int64))
+            made.ranks.zero_()
+            if tokens.logprobs is not None:
+                made.logprobs[:, 0] = torch.from_numpy(tokens.logprobs)
+                made.ranks[:] = torch.from_numpy(tokens.ranks.astype(np.int64))
             width = 0 if tokens.top_ids is None else min(tokens.top_ids.shape[1], 1 + table)
             if width > 1:
                 ids = torch.from_numpy(tokens.top_ids[:, 1:width].astype(np.int64))
@@ -150,13 +163,14 @@ def params_of(**fields):
 class Engine:
     """vLLM's part: slots, prompts in pieces, and the tokens of each step."""
 
-    def __init__(self, monkeypatch, mode="raw_logprobs", processors=PROCESSORS):
-        outputs = types.ModuleType("vllm.v1.outputs")
-        outputs.LogprobsTensors = lambda ids, logprobs, ranks: (ids, logprobs, ranks)
-        for name in ("vllm", "vllm.v1"):
-            monkeypatch.setitem(__import__("sys").modules, name, types.ModuleType(name))
-        monkeypatch.setitem(__import__("sys").modules, "vllm.v1.outputs", outputs)
+    def __init__(self, monkeypatch, mode="raw_logprobs", processors=PROCESSORS, ranks=1,
+                 max_logprobs=20):
+        monkeypatch.setattr(vllm_step, "_names_of_vllm", lambda: (
+            lambda ids, logprobs, ranks: (ids, logprobs, ranks), SamplerOutput,
+            lambda logits: logits.isnan().sum(dim=1), get_num_sampled_and_rejected))
         monkeypatch.setattr(vllm_step, "DeviceSampler", HostSampler)
+        monkeypatch.setattr(vllm_step.torch.cuda, "get_device_properties",
+                            lambda device: types.SimpleNamespace(total_memory=80 << 30))
         monkeypatch.setattr(vllm_step, "counts", type(vllm_step.counts)())
         monkeypatch.setattr(vllm_step, "takes_logprobs", True)
         sampler = type("Sampler", (), {
@@ -167,8 +181,10 @@ class Engine:
             "add_request": vllm_step.add_tokens(States.add_request),
             "remove_request": vllm_step.remove_request(States.remove_request)})
         self.states = states()
-        config = types.SimpleNamespace(mode=mode, processors=processors,
-                                       model_config=types.SimpleNamespace(max_logprobs=20))
+        config = types.SimpleNamespace(
+            mode=mode, processors=processors,
+            model_config=types.SimpleNamespace(max_logprobs=max_logprobs),
+            parallel_config=types.SimpleNamespace(tensor_parallel_size=ranks))
         monkeypatch.setattr(vllm_step.torch, "device",
                             lambda name: types.SimpleNamespace(type="cuda"))
         self.sampler = sampler(config, SLOTS, VOCAB, "cuda", self.states)
@@ -224,11 +240,11 @@ def logits_of(rows, seed):
 class Expected:
     """A request by itself, by a sluice.Sampler."""
 
-    def __init__(self, tokens, params, prompt=None):
+    def __init__(self, tokens, params, prompt=None, mode="raw_logprobs"):
         self.sampler = sluice.Sampler(vocab=VOCAB)
         prompt = len(tokens) if prompt is None else prompt
         self.handle = self.sampler.add(prompt=list(tokens[:prompt]),
-                                       **vllm_step.fields_of(params, params.seed, VOCAB))
+                                       **vllm_step.fields_of(params, params.seed, VOCAB, mode))
         self.sampler.accept(self.handle, list(tokens[prompt:]))
 
     def step(self, row):
@@ -274,13 +290,14 @@ def test_a_prompt_in_pieces_gives_nothing_before_its_end(engine):
         for row, name in enumerate(["long", "short"]):
             if name in given:
                 assert given[name] == alone[name].step(logits[row]).ids[0]
-    assert vllm_step.counts["steps"] == 5 and vllm_step.counts["read again"] == 0
+    assert vllm_step.counts["steps"] == 5 and vllm_step.counts["requests that caught up"] == 0
 
 
-def test_only_pieces_of_prompts_take_no_step(engine):
+def test_only_pieces_of_prompts_take_no_step_of_the_device(engine):
     engine.join("long", list(range(10)), params_of(logprobs=2))
     assert engine.step(["long"], logits_of(1, 0), piece=4) == {}
     assert engine.last.tokens.tolist() == [[0]] and engine.last.reports[0].tolist() == [[0, 0, 0]]
+    assert engine.steps._sampler.steps == 0
 
 
 def test_a_request_that_comes_back_goes_on(engine):
@@ -307,30 +324,30 @@ def test_a_request_that_comes_back_goes_on(engine):
     ({"thinking_token_budget": 5}, "a thinking budget"),
     ({"min_tokens": 2, "structured_outputs": object()}, "min_tokens with structured outputs"),
     ({"logit_bias": {1: 101.0}}, "a bias beyond 100"),
-    ({"logit_bias": {VOCAB: 1.0}}, "a value of logit_bias"),
-    ({"max_tokens": LONGEST}, f"more than {LONGEST} tokens"),
+    ({"logit_bias": {VOCAB: 1.0}}, "values of logit_bias"),
 ])
-def test_vllm_takes_the_steps_of_requests_that_are_not_known(engine, caplog, fields, reason):
+def test_vllm_samples_the_steps_of_requests_that_are_refused(engine, caplog, fields, reason):
     caplog.set_level(logging.INFO, "vllm.plugins.sluice")
-    known, prompt = params_of(seed=2, frequency_penalty=0.5), [1, 2]
-    engine.join("known", prompt, known)
-    alone = Expected(prompt, known)
+    params, prompt = params_of(seed=2, frequency_penalty=0.5), [1, 2]
+    engine.join("added", prompt, params)
+    alone = Expected(prompt, params)
     logits = logits_of(1, 0)
-    assert engine.step(["known"], logits)["known"] == alone.step(logits[0]).ids[0]
+    assert engine.step(["added"], logits)["added"] == alone.step(logits[0]).ids[0]
     engine.join("other", [5], params_of(**fields))
     for at in range(2):
         logits = logits_of(2, 10 + at)
-        given = engine.step(["known", "other"], logits)
-        assert given == {"known": int(logits[0].argmin()), "other": int(logits[1].argmin())}
-        alone.sampler.accept(alone.handle, [given["known"]])
+        given = engine.step(["added", "other"], logits)
+        assert given == {"added": int(logits[0].argmin()), "other": int(logits[1].argmin())}
+        alone.sampler.accept(alone.handle, [given["added"]])
     assert vllm_step.counts[reason] == 2
-    assert [record.message for record in caplog.records] == [
+    assert [record.message for record in caplog.records if "leaves" in record.message] == [
         f"Sluice leaves a step to vLLM: {reason}."]
     engine.leave("other")
     for at in range(3):  # with the tokens that vLLM gave
         logits = logits_of(1, 20 + at)
-        assert engine.step(["known"], logits)["known"] == alone.step(logits[0]).ids[0]
-    assert vllm_step.counts["steps"] == 4 and vllm_step.counts["read again"] == 1
+        assert engine.step(["added"], logits)["added"] == alone.step(logits[0]).ids[0]
+    assert vllm_step.counts["steps"] == 4 and vllm_step.counts["requests that caught up"] == 1
+    assert engine.steps._sampler.accepted == 2  # and no more of its history
 
 
 def test_reports_have_the_columns_that_vllm_expects(engine):
@@ -371,17 +388,22 @@ def test_a_failing_step_is_vllms_and_three_end_it(engine, caplog, monkeypatch):
     assert "on fire" in caplog.text
 
 
-def test_requests_that_vllm_makes_up_to_warm_up_are_its_own(engine):
+def test_requests_that_vllm_makes_up_to_warm_up_are_its_own(engine, caplog):
+    caplog.set_level(logging.INFO, "vllm.plugins.sluice")
     engine.sampler.add_request(0, params_of())
-    batch = types.SimpleNamespace(idx_mapping_np=np.arange(1), num_reqs=1)
+    batch = types.SimpleNamespace(idx_mapping_np=np.arange(1), num_reqs=1,
+                                  seq_lens_cpu_upper_bound=torch.ones(1, dtype=torch.int32))
     logits = logits_of(1, 0)
     assert engine.sampler(logits, batch).tokens.tolist() == [[int(logits[0].argmin())]]
-    assert vllm_step.counts["not added"] == 1
+    engine.join("_warmup_0_", [1], params_of(logprobs=5))
+    assert engine.step(["_warmup_0_"], logits)["_warmup_0_"] == int(logits[0].argmin())
+    assert dict(vllm_step.counts) == {"requests of the warm-up": 2}
+    assert "leaves" not in caplog.text
 
 
 @pytest.mark.parametrize("processors, words", [
-    ((*PROCESSORS, "MyProcessor"), "a logits processor MyProcessor"),
-    (PROCESSORS[:2], "a logits processor less"),
+    ((*PROCESSORS, "MyProcessor"), "BadWordsState, MyProcessor"),
+    (PROCESSORS[:2], "its logits processors are LogitBiasState, PenaltiesState."),
 ])
 def test_a_sampler_that_does_more_stays_vllms(monkeypatch, caplog, processors, words):
     caplog.set_level(logging.INFO, "vllm.plugins.sluice")
@@ -407,13 +429,124 @@ def test_reports_are_taken_over_on_request(engine, monkeypatch):
 
 
 def test_the_room_for_tokens_is_bounded(monkeypatch):
-    assert vllm_step._room(256, 8192) == 8192
-    assert vllm_step._room(1024, 131072) * 1024 * vllm_step.BYTES_A_TOKEN <= vllm_step.MOST_BYTES
+    memory = 80 << 30
+    assert vllm_step._room(256, 8192, memory) == 8192
+    bounded = vllm_step._room(1024, 131072, memory)
+    assert 1 < bounded < 131072
+    assert bounded * 1024 * vllm_step.BYTES_A_TOKEN <= vllm_step.MEMORY_SHARE * memory
     monkeypatch.setenv("SLUICE_VLLM_TOKENS", "100000")
-    assert vllm_step._room(1024, 131072) == 100000
+    assert vllm_step._room(1024, 131072, memory) == 100000
     monkeypatch.setenv("SLUICE_VLLM_TOKENS", "many")
     with pytest.raises(sluice.Error, match="SLUICE_VLLM_TOKENS = many is not allowed"):
-        vllm_step._room(1, 1)
+        vllm_step._room(1, 1, memory)
+
+
+def test_a_request_that_outgrows_its_room_goes_on_in_vllm(monkeypatch):
+    monkeypatch.setenv("SLUICE_VLLM_TOKENS", "8")
+    engine = Engine(monkeypatch)
+    params = params_of(seed=1, max_tokens=LONGEST)
+    engine.join("a", [1, 2, 3, 4], params)
+    alone = Expected([1, 2, 3, 4], params)
+    for at in range(7):
+        logits = logits_of(1, at)
+        token = engine.step(["a"], logits)["a"]
+        assert token == (alone.step(logits[0]).ids[0] if at < 4 else int(logits[0].argmin()))
+    engine.join("long", list(range(9)), params)
+    engine.step(["long"], logits_of(1, 0))
+    assert dict(vllm_step.counts) == {"steps": 4, "more than 8 tokens": 4}
+
+
+def test_a_row_without_a_token_leaves_the_request_in_step(engine):
+    params = params_of(seed=3, frequency_penalty=0.7, min_tokens=3, all_stop_token_ids={7})
+    engine.join("a", [1, 2], params)
+    alone = Expected([1, 2], params)
+    for at in range(6):
+        logits = logits_of(1, at)
+        if at == 1:
+            logits[:] = -torch.inf
+        token = engine.step(["a"], logits)["a"]
+        answer = alone.step(logits[0]).ids[0]
+        assert token == max(answer, 0)
+        if answer < 0:
+            alone.sampler.accept(alone.handle, [0])
+    assert vllm_step.counts["requests that caught up"] == 0
+
+
+def test_raw_logits_are_reported_as_such(monkeypatch):
+    engine = Engine(monkeypatch, mode="raw_logits")
+    engine.join("a", [1], params_of(logprobs=2))
+    logits = logits_of(1, 5)
+    token = engine.step(["a"], logits)["a"]
+    assert engine.last.reports[1].tolist() == [
+        [float(logits[0, token]), *logits[0].sort(descending=True).values[:2].tolist()]]
+
+
+def test_log_probabilities_without_a_limit_have_the_device_samplers(monkeypatch):
+    assert Engine(monkeypatch, max_logprobs=-1).steps.most_logprobs == 128
+
+
+@pytest.mark.parametrize("fields, reason", [({}, None),
+                                            ({"repetition_penalty": 1.1}, "values of prompt")])
+def test_ids_beyond_the_vocabulary_stand_for_images(engine, fields, reason):
+    engine.join("a", [1, VOCAB + 5, -1], params_of(seed=4, **fields))
+    logits = logits_of(1, 0)
+    token = engine.step(["a"], logits)["a"]
+    if reason:
+        assert vllm_step.counts[reason] == 1
+    else:
+        assert token == Expected([0, 0, 0], params_of(seed=4)).step(logits[0]).ids[0]
+
+
+def test_ranks_never_go_another_way_alone(monkeypatch):
+    engine = Engine(monkeypatch, ranks=2)
+    engine.join("a", [1], params_of())
+    monkeypatch.setattr(HostSampler, "fails", True)
+    with pytest.raises(RuntimeError, match="on fire"):
+        engine.step(["a"], logits_of(1, 0))
+
+
+def test_failures_long_ago_do_not_count(engine, monkeypatch):
+    monkeypatch.setattr(vllm_step, "STEPS_TO_FORGET_THEM", 2)
+    engine.join("a", [1], params_of(seed=1))
+    for round in range(4):
+        monkeypatch.setattr(HostSampler, "fails", True)
+        engine.step(["a"], logits_of(1, 0))
+        monkeypatch.setattr(HostSampler, "fails", False)
+        for at in range(2):
+            engine.step(["a"], logits_of(1, at))
+    assert vllm_step.counts["failures"] == 4 and vllm_step.counts["steps"] == 8
+
+
+def test_a_request_that_cannot_be_removed_ends_nothing(engine, monkeypatch, caplog):
+    engine.join("a", [1], params_of())
+    monkeypatch.setattr(HostSampler, "fails_to_remove", True)
+    engine.leave("a")
+    assert "could not be removed" in caplog.text
+
+
+def test_a_slot_that_is_used_again_has_the_new_request(engine):
+    engine.join("a", [1, 2, 3], params_of(seed=1))
+    engine.step(["a"], logits_of(1, 0))
+    engine.leave("a")
+    engine.join("b", [4, 5, 6, 7], params_of(seed=2))  # in the same slot
+    logits = logits_of(1, 1)
+    assert engine.step(["b"], logits)["b"] == Expected([4, 5, 6, 7],
+                                                       params_of(seed=2)).step(logits[0]).ids[0]
+
+
+def test_logits_of_another_shape_are_vllms(engine):
+    engine.join("a", [1], params_of())
+    engine.step(["a"], torch.cat([logits_of(1, 0), logits_of(1, 1)], dim=1))
+    assert vllm_step.counts == {"logits of another shape": 1}
+
+
+def test_the_log_has_the_steps_by_reason(engine, caplog):
+    caplog.set_level(logging.INFO, "vllm.plugins.sluice")
+    vllm_step.counts.update({"steps": 900, "a thinking budget": 99})
+    engine.join("a", [1], params_of(seed=1))
+    engine.step(["a"], logits_of(1, 0))
+    assert ("Sluice sampled 901 of 1000 steps; others: {'a thinking budget': 99}."
+            in caplog.messages)
 
 
 @pytest.mark.parametrize("sources", peers.sources_of("vllm") or [None], ids=str)

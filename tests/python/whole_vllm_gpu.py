@@ -1,6 +1,6 @@
 """The plug-in's whole step inside a running vLLM on a GPU: every token is given again by a replay.
 
-    python tests/python/whole_vllm_gpu.py [--requests 60] [--model FOLDER]
+    python tests/python/whole_vllm_gpu.py [--requests 60]
 
 Requests with all kinds of parameters join and leave, their prompts come in pieces, and some are
 preempted. The logits of each step are kept, and a sluice.Sampler on the CPU gets each request's
@@ -32,8 +32,8 @@ class Record:
         self.fields, self.prompt, self.output, self.steps = fields, prompt, output, []
 
 
-def watch(records):
-    """Has vLLM's sampler note everything in `records`."""
+def watch(records, parts):
+    """Has vLLM's sampler note everything in `records`, and rows amid their prompt in `parts`."""
     import numpy as np
     from vllm.v1.worker.gpu.sample.sampler import Sampler
 
@@ -49,7 +49,7 @@ def watch(records):
         if tokens is None:
             return
         fields = vllm_step.fields_of(params, sampler.sampling_states.seeds.np[slot],
-                                     steps._sampler.vocab)
+                                     steps._vocab, sampler.logprobs_mode)
         live[slot] = Record(fields, list(tokens[:prompt_length]), list(tokens[prompt_length:]))
         records.append(live[slot])
 
@@ -61,6 +61,8 @@ def watch(records):
         tokens = output.sampled_token_ids[:, 0].tolist()
         reports = output.logprobs_tensors
         lengths = batch.seq_lens_cpu_upper_bound.numpy()
+        parts["pieces"] += int((lengths[:len(tokens)] < sampler.req_states.prefill_len.np[
+            batch.idx_mapping_np]).sum())
         for row, slot in enumerate(batch.idx_mapping_np.tolist()):
             if slot in live and lengths[row] >= sampler.req_states.prefill_len.np[slot]:
                 report = None if reports is None else [
@@ -146,8 +148,8 @@ def main():
         llm = LLM(model, enforce_eager=True, dtype="bfloat16", max_model_len=512, max_num_seqs=16,
                   max_num_batched_tokens=64, num_gpu_blocks_override=64, max_logprobs=20,
                   gpu_memory_utilization=0.2, enable_prefix_caching=False)
-    records = []
-    watch(records)
+    records, parts = [], {"pieces": 0}
+    watch(records, parts)
     source = random.Random(5)
 
     def generate(count, unknown):
@@ -163,6 +165,7 @@ def main():
     ours, others, different, reported = replay(records, tiny_model.VOCAB)
     preempted = sum(bool(record.output) for record in records)
     assert ours > 10 * options.requests and others == 0, (ours, others, vllm_step.counts)
+    assert preempted > 0 and reported > 0 and parts["pieces"] > 0, (preempted, reported, parts)
     print(f"vLLM {__version__}: {len(records)} requests, {preempted} of them after a preemption: "
           f"{ours} tokens and {reported} reports given again")
     records.clear()

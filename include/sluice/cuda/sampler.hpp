@@ -35,7 +35,7 @@ struct DeviceSamplerOptions {
   // makes room. A shape with processors has two. The driver takes some 120 KB of the device's
   // memory for each, and 40 KB of the host's.
   int32_t max_graphs = 64;
-  bool bitmasks = true;            // whether steps may bring some
+  bool bitmasks = true;  // whether steps may bring some
   // Whether a request goes on with token 0 after a step that gave it none, as engines do that look
   // every token up. The answer says that there was none.
   bool goes_on_with_zero = false;

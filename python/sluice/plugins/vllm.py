@@ -162,8 +162,10 @@ def _wanted():
     for word in words:
         if word not in PARTS:
             raise Error("SLUICE_VLLM", word, f"off, or some of {', '.join(PARTS)}")
-    if "logprobs" in words and "step" not in words:
-        raise Error("SLUICE_VLLM", given, "logprobs only with step, which reports them")
+    # A step that stays vLLM's has the noise of the steps here by `draw`.
+    for word, needs in (("logprobs", "step"), ("step", "draw")):
+        if word in words and needs not in words:
+            raise Error("SLUICE_VLLM", given, f"{word} only with {needs}")
     return words
 
 
@@ -220,18 +222,18 @@ def register():
     found = []
     for seam in (seam for seam in seams if seam.part in parts):
         try:
-            found.append((seam, *_holder_of(seam)))
+            holder, name = _holder_of(seam)
+            found.append((holder, name, seam.replace(getattr(holder, name))))
         except (ImportError, AttributeError) as error:
             return _inert(f"vLLM {version} has another {seam.module}.{seam.path}: {error}")
-    for seam, holder, name in found:
-        _replace(holder, name, seam.replace)
+    for holder, name, new in found:
+        _replace(holder, name, new)
     logger.info("Sluice replaces %s of vLLM %s.", ", ".join(parts), version)
     return True
 
 
-def _replace(holder, name, replace):
+def _replace(holder, name, new):
     original = getattr(holder, name)
-    new = replace(original)
     holders = [holder]
     if inspect.ismodule(holder):  # those that have imported the function by its name
         holders += [module for module_name, module in list(sys.modules.items())

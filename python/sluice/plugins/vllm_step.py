@@ -1,14 +1,14 @@
 """The whole step of vLLM's model runner V2 by a DeviceSampler: penalties, masks, draw, reports.
 
-vLLM adds each request to its sampler when it joins a batch; it is added to the DeviceSampler there,
-with its tokens. A step of requests that are all known is one step of the DeviceSampler. Any other
-step is vLLM's own, and ``counts`` has the reason: a request that has had one is added again, with
-the tokens that vLLM has of it, at its next step here.
+vLLM adds each request to its sampler when it joins a batch, and then it is added to the
+DeviceSampler, with its tokens. A step whose requests have all been added is one step of the
+DeviceSampler. Any other step is vLLM's own, and `counts` has the reason. A request of such a step
+gets what it misses from vLLM's tokens at its next step here.
 """
 
-import atexit
 import collections
 import functools
+import importlib
 import logging
 import os
 
@@ -21,26 +21,28 @@ from sluice.errors import Error
 logger = logging.getLogger("vllm.plugins.sluice")
 
 MOST_LOGPROBS, MOST_LISTED_IDS = 128, 1024
-MOST_BYTES, BYTES_A_TOKEN = 512 << 20, 56  # of the histories of requests
-MOST_FAILURES = 3
+MEMORY_SHARE, BYTES_A_TOKEN = 0.01, 56  # the histories of requests: of the device, and a token
+MOST_FAILURES, STEPS_TO_FORGET_THEM = 3, 1000
+WARM_UP = ("_warmup", "_v2_mixed_warmup")  # what ids of requests begin with that vLLM makes up
 _OWN_PROCESSORS = ("LogitBiasState", "PenaltiesState", "BadWordsState")
 _RAW = ("raw_logprobs", "raw_logits")
+_NOT_ADDED = "requests of the warm-up"
 
 takes_logprobs = False  # of requests that have some
 counts = collections.Counter()  # of this process: "steps" here, and those of vLLM by their reasons
 
 
-def _room(max_requests, max_model_len):
-    """How many tokens a request may have."""
+def _room(max_requests, max_model_len, memory):
+    """How many tokens a request may have; `memory`: the device's, in bytes."""
     given = os.environ.get("SLUICE_VLLM_TOKENS")
     if given is not None:
         if not given.isdecimal() or int(given) < 1:
             raise Error("SLUICE_VLLM_TOKENS", given, "a whole number from 1")
         return min(int(given), max_model_len)
-    return max(1, min(max_model_len, MOST_BYTES // (BYTES_A_TOKEN * max_requests)))
+    return max(1, min(max_model_len, int(memory * MEMORY_SHARE) // (BYTES_A_TOKEN * max_requests)))
 
 
-def why_not_sampler(sampler):
+def refusal_of_sampler(sampler):
     """Why no step of this sampler of vLLM can be taken over; "" where they can."""
     if type(sampler).__name__ != "Sampler":
         return f"the sampler is a {type(sampler).__name__}"
@@ -52,11 +54,11 @@ def why_not_sampler(sampler):
         return "trace replay is on"
     names = [type(processor).__name__ for processor in sampler.logits_processors]
     if sorted(names) != sorted(_OWN_PROCESSORS):
-        return f"there is a logits processor {(set(names) - set(_OWN_PROCESSORS) or {'less'}).pop()}"
+        return f"its logits processors are {', '.join(names)}"
     return ""
 
 
-def why_not_request(params, mode, most_logprobs):
+def refusal_of_request(params, mode, most_logprobs):
     """Why a request's steps stay vLLM's; "" where they do not."""
     if params.logprobs is not None:
         if not takes_logprobs:
@@ -76,7 +78,7 @@ def why_not_request(params, mode, most_logprobs):
     return ""
 
 
-def fields_of(params, seed, vocab):
+def fields_of(params, seed, vocab, mode):
     """Of SamplingParams of vLLM, as keywords of SamplingParams here."""
     fields = {"temperature": params.temperature, "top_p": params.top_p, "min_p": params.min_p,
               "top_k": params.top_k if 0 < params.top_k < vocab else 0, "seed": int(seed) % 2**64}
@@ -94,30 +96,46 @@ def fields_of(params, seed, vocab):
         fields |= {"min_tokens": params.min_tokens,
                    "stop_token_ids": sorted(params.all_stop_token_ids)}
     if params.logprobs is not None:
-        fields["logprobs"] = params.logprobs
+        fields |= {"logprobs": params.logprobs, "logprob_mode": mode}
     return fields
 
 
-class Steps:
-    """The steps of one sampler of vLLM. What has an index of vLLM's slots has a place a slot."""
+def prompt_of(tokens, vocab, has_repetition_penalty):
+    """The prompt with ids of the vocabulary alone: those of images are not, and only a repetition
+    penalty looks at the ids of a prompt."""
+    prompt = np.asarray(tokens, np.int64)
+    if not has_repetition_penalty:
+        prompt = np.where((prompt >= 0) & (prompt < vocab), prompt, 0)
+    return prompt
 
-    def __init__(self, sampler, max_requests, vocab, device, max_model_len, max_logprobs):
-        self.room = _room(max_requests, max_model_len)
-        self.most_logprobs = min(max(max_logprobs, 0), MOST_LOGPROBS)
+
+class Steps:
+    """The steps of one sampler of vLLM. Lists and arrays are indexed by vLLM's slots."""
+
+    def __init__(self, sampler, vllm_config, max_requests, vocab, device):
+        memory = torch.cuda.get_device_properties(device).total_memory
+        model = vllm_config.model_config
+        self.room = _room(max_requests, sampler.req_states.max_model_len, memory)
+        listed = getattr(model, "max_logprobs", 20)  # -1: as many as there are tokens
+        self.most_logprobs = MOST_LOGPROBS if listed < 0 else min(listed, MOST_LOGPROBS)
+        # Ranks draw the same tokens from the same logits, so none may go another way alone.
+        self._may_fall_back = vllm_config.parallel_config.tensor_parallel_size == 1
         self._mode, self._states = sampler.logprobs_mode, sampler.req_states
+        self._vocab = vocab
         self._sampler = DeviceSampler(
             vocab=vocab, device=device, max_requests=max_requests, max_tokens=self.room,
-            max_listed_ids=MOST_LISTED_IDS, max_logprobs=self.most_logprobs,
-            max_temperature=float(np.finfo(np.float32).max))
+            max_listed_ids=MOST_LISTED_IDS, max_logprobs=self.most_logprobs, bitmasks=False,
+            goes_on_with_zero=True, max_temperature=float(np.finfo(np.float32).max))
         self._params = [None] * max_requests
         self._handles = [None] * max_requests
-        self._reasons = ["not added"] * max_requests
-        self._is_known = np.zeros(max_requests, bool)
-        # Tokens that the request's next one follows; -1 where the tokens of vLLM have to be read.
+        self._refusals = [_NOT_ADDED] * max_requests
+        self._is_added = np.zeros(max_requests, bool)
+        # Tokens that the DeviceSampler has of a request; -1 where it has to be added again.
         self._lengths = np.full(max_requests, -1, np.int64)
         self._tokens = {}  # slot: (length of the prompt, all tokens), until the request is added
         self._batch = (None, ())  # of the last step: the slots as bytes, the handles
-        self._failures = 0
+        self._failures, self._steps_since = 0, 0
+        logger.info("Sluice samples vLLM's steps, of requests of up to %d tokens.", self.room)
 
     def note_tokens(self, slot, prompt_length, tokens):
         self._tokens[slot] = (prompt_length, tokens)
@@ -126,86 +144,125 @@ class Steps:
         prompt_length, tokens = self._tokens.pop(slot, (0, None))
         self.remove(slot)
         if tokens is None:
-            return  # a request that vLLM makes up to warm up
-        reason = why_not_request(params, self._mode, self.most_logprobs)
-        if not reason and int(self._states.max_seq_len[slot]) > self.room:
-            reason = f"more than {self.room} tokens"
-        if not reason:
+            return
+        refusal = refusal_of_request(params, self._mode, self.most_logprobs)
+        if not refusal and len(tokens) >= self.room:
+            refusal = f"more than {self.room} tokens"
+        if not refusal:
             seed = sampler.sampling_states.seeds.np[slot]
             try:
-                self._params[slot] = fields_of(params, seed, self._sampler.vocab)
+                self._params[slot] = fields_of(params, seed, self._vocab, self._mode)
                 self._start(slot, tokens[:prompt_length], tokens[prompt_length:])
             except Error as error:
-                reason = f"a value of {error.parameter}"
-            except RuntimeError:
-                reason = "a request that the device did not take"
-        self._reasons[slot] = reason
-        self._is_known[slot] = not reason
+                refusal = f"values of {error.parameter}"
+            except Exception:
+                refusal = "requests that the device did not take"
+                self._warn("A request could not be added and vLLM samples its steps:")
+        self._refusals[slot] = refusal
+        self._is_added[slot] = not refusal
 
     def remove(self, slot):
+        handle, self._handles[slot] = self._handles[slot], None
         self._tokens.pop(slot, None)
-        if self._handles[slot] is not None:
-            self._sampler.remove(self._handles[slot])
-        self._handles[slot] = self._params[slot] = None
-        self._is_known[slot], self._lengths[slot] = False, -1
-        self._reasons[slot] = "not added"
+        self._params[slot], self._refusals[slot] = None, _NOT_ADDED
+        self._is_added[slot], self._lengths[slot] = False, -1
         self._batch = (None, ())
+        if handle is not None:
+            try:
+                self._sampler.remove(handle)
+            except Exception:
+                self._warn("A request could not be removed:")
+
+    def _warn(self, words):
+        if not self._may_fall_back:
+            raise  # the exception that is being handled
+        logger.warning("Sluice: %s", words, exc_info=True)
 
     def _start(self, slot, prompt, output):
-        handle = self._sampler.add(prompt=np.asarray(prompt, np.int32), **self._params[slot])
+        params = self._params[slot]
+        handle = self._sampler.add(
+            prompt=prompt_of(prompt, self._vocab, "repetition_penalty" in params), **params)
         self._handles[slot] = handle
         if len(output):
-            self._sampler.accept(handle, np.asarray(output, np.int32))
+            self._sampler.accept(handle, np.asarray(output, np.int64))
         self._lengths[slot] = len(prompt) + len(output)
         self._batch = (None, ())
 
-    def _start_again(self, slot, length):
-        """With the tokens that vLLM has, which waits for the device."""
-        counts["read again"] += 1
-        if self._handles[slot] is not None:
-            self._sampler.remove(self._handles[slot])
-            self._handles[slot] = None
-        prompt_length = int(self._states.prompt_len.np[slot])
-        tokens = self._states.all_token_ids.gpu[slot, :length].cpu().numpy()
-        self._start(slot, tokens[:prompt_length], tokens[prompt_length:])
+    def _catch_up(self, slots, lengths):
+        """Gives requests the tokens that vLLM has of them, which waits for the device once."""
+        counts["requests that caught up"] += len(slots)
+        begins = [int(had) if 0 <= had < length else 0
+                  for had, length in zip(self._lengths[slots], lengths)]
+        parts = [self._states.all_token_ids.gpu[slot, begin:length]
+                 for slot, begin, length in zip(slots, begins, lengths)]
+        tokens = torch.cat(parts).cpu().numpy()
+        at = 0
+        for slot, begin, length in zip(slots, begins, lengths):
+            own = tokens[at:at + length - begin]
+            at += length - begin
+            if begin > 0:
+                self._sampler.accept(self._handles[slot], own)
+                self._lengths[slot] = length
+                continue
+            if self._handles[slot] is not None:
+                self._sampler.remove(self._handles[slot])
+                self._handles[slot] = None
+            prompt_length = int(self._states.prompt_len.np[slot])
+            self._start(slot, own[:prompt_length], own[prompt_length:])
 
     def take(self, sampler, logits, batch):
-        """(tokens, ids, logprobs, ranks) of each request of the batch; None when vLLM has to."""
-        slots = batch.idx_mapping_np
-        reason = self._why_not(slots, logits)
-        if reason:
-            counts[reason] += 1
-            if counts[reason] == 1:
-                logger.info("Sluice leaves a step to vLLM: %s.", reason)
-            return None
-        lengths = batch.seq_lens_cpu_upper_bound.numpy()[:len(slots)]
-        samples = lengths >= self._states.prefill_len.np[slots]  # others are amid their prompt
+        """A TokenTable of the batch's requests; None when vLLM has to sample them."""
         try:
-            table = self._step(sampler, logits, slots, lengths, samples)
+            slots = batch.idx_mapping_np
+            lengths = batch.seq_lens_cpu_upper_bound.numpy()[:len(slots)]
+            if refusal := self._refusal_of(slots, lengths, logits):
+                self._count(refusal)
+                return None
+            table = self._step(sampler, logits, slots, lengths)
         except Exception:
             self._failures += 1
-            counts["failures"] += 1
-            self._lengths[slots] = -1
-            logger.warning("Sluice's step failed and vLLM samples%s:",
-                           " from now on" if self._failures >= MOST_FAILURES else " this one",
-                           exc_info=True)
+            self._steps_since = 0
+            self._lengths[batch.idx_mapping_np] = -1
+            self._warn("A step failed and vLLM samples " + (
+                "from now on:" if self._failures >= MOST_FAILURES else "it:"))
+            self._count("failures")
             return None
-        counts["steps"] += 1
+        self._steps_since += 1
+        if self._steps_since == STEPS_TO_FORGET_THEM:
+            self._failures = 0
+        self._count("steps")
         return table
 
-    def _why_not(self, slots, logits):
+    def _count(self, what):
+        counts[what] += 1
+        if counts[what] == 1 and what not in ("steps", "failures", _NOT_ADDED):
+            logger.info("Sluice leaves a step to vLLM: %s.", what)
+        total = sum(counts.values()) - counts["requests that caught up"] - counts[_NOT_ADDED]
+        if total >= 1000 and str(total).strip("0") == "1":  # 1000, 10000, ...
+            others = {name: count for name, count in counts.items() if name != "steps"}
+            logger.info("Sluice sampled %d of %d steps; others: %s.", counts["steps"], total,
+                        others or "none")
+
+    def _refusal_of(self, slots, lengths, logits):
         if self._failures >= MOST_FAILURES:
             return "steps failed"
         if len(slots) != logits.shape[0]:
             return "rows of drafts"
-        known = self._is_known[slots]
-        return "" if known.all() else self._reasons[slots[int(np.argmin(known))]]
+        if logits.shape[1] != self._vocab or logits.stride(1) != 1:
+            return "logits of another shape"
+        for slot in slots[self._is_added[slots] & (lengths >= self.room)].tolist():
+            self._is_added[slot] = False
+            self._refusals[slot] = f"more than {self.room} tokens"
+        added = self._is_added[slots]
+        return "" if added.all() else self._refusals[slots[int(np.argmin(added))]]
 
-    def _step(self, sampler, logits, slots, lengths, samples):
+    def _step(self, sampler, logits, slots, lengths):
+        samples = lengths >= self._states.prefill_len.np[slots]  # others are amid their prompt
         takes_all = samples.all()
         own, own_lengths = (slots, lengths) if takes_all else (slots[samples], lengths[samples])
-        for at in np.flatnonzero(self._lengths[own] != own_lengths):
-            self._start_again(int(own[at]), int(own_lengths[at]))
+        behind = self._lengths[own] != own_lengths
+        if behind.any():
+            self._catch_up(own[behind].tolist(), own_lengths[behind].tolist())
         listed = int(sampler.sampling_states.num_logprobs[slots].max())
         if takes_all:
             table = self._sampler.step(logits, self._handles_of(own), table=listed).table
@@ -229,12 +286,10 @@ class Steps:
         if len(own) == 0:
             return table
         rows = torch.from_numpy(np.flatnonzero(samples)).to(logits.device, non_blocking=True)
-        reports = any("logprobs" in self._params[slot] for slot in own.tolist())
-        of_some = self._sampler.step(logits[rows], self._handles_of(own),
-                                     table=listed if reports else -1).table
-        for to, values in zip(table, of_some):
+        sampled = self._sampler.step(logits[rows], self._handles_of(own), table=listed).table
+        for into, values in zip(table, sampled):
             if values is not None:
-                to[rows] = values
+                into[rows] = values
         return table
 
 
@@ -248,14 +303,14 @@ def init(original):
         self._sluice_steps = req_states._sluice_steps = None
         if torch.device(device).type != "cuda":
             return
-        if reason := why_not_sampler(self):
-            logger.info("Sluice leaves all steps to vLLM: %s.", reason)
+        if refusal := refusal_of_sampler(self):
+            logger.info("Sluice leaves all steps to vLLM: %s.", refusal)
             return
-        config = vllm_config.model_config
         try:
-            steps = Steps(self, max_num_reqs, vocab_size, device, req_states.max_model_len,
-                          getattr(config, "max_logprobs", 20))
-        except (Error, RuntimeError) as error:
+            steps = Steps(self, vllm_config, max_num_reqs, vocab_size, device)
+        except Exception as error:
+            if vllm_config.parallel_config.tensor_parallel_size > 1:
+                raise  # the other ranks would draw other tokens
             logger.warning("Sluice leaves all steps to vLLM: %s.", error)
             return
         self._sluice_steps = req_states._sluice_steps = steps
@@ -267,7 +322,8 @@ def add_tokens(original):
     @functools.wraps(original)
     def add_request(self, req_id, prompt_len, all_token_ids, *rest, **given):
         original(self, req_id, prompt_len, all_token_ids, *rest, **given)
-        if steps := getattr(self, "_sluice_steps", None):
+        steps = getattr(self, "_sluice_steps", None)
+        if steps and not req_id.startswith(WARM_UP):
             steps.note_tokens(self.req_id_to_index[req_id], prompt_len, all_token_ids)
 
     return add_request
@@ -294,10 +350,17 @@ def add_request(original):
     return add
 
 
-def call(original):
-    from vllm.v1.outputs import LogprobsTensors
+def _names_of_vllm():
+    """(LogprobsTensors, SamplerOutput, get_num_nans, get_num_sampled_and_rejected)"""
+    worker = "vllm.v1.worker.gpu"
+    return tuple(getattr(importlib.import_module(module), name) for module, name in (
+        ("vllm.v1.outputs", "LogprobsTensors"), (f"{worker}.sample.output", "SamplerOutput"),
+        (f"{worker}.metrics.logits", "get_num_nans"),
+        (f"{worker}.input_batch", "get_num_sampled_and_rejected")))
 
-    vllm = original.__globals__
+
+def call(original):
+    Reports, Output, get_num_nans, get_counts = _names_of_vllm()
 
     @functools.wraps(original)
     def __call__(self, logits, input_batch):
@@ -305,22 +368,14 @@ def call(original):
         table = None if steps is None else steps.take(self, logits, input_batch)
         if table is None:
             return original(self, logits, input_batch)
-        num_nans = vllm["get_num_nans"](logits) if self.compute_nans else None
-        reports = None
-        if table.ids is not None:
-            reports = LogprobsTensors(table.ids, table.logprobs, table.ranks)
-        num_sampled, num_rejected = vllm["get_num_sampled_and_rejected"](
+        num_sampled, num_rejected = get_counts(
             input_batch.seq_lens.new_ones(input_batch.num_reqs), input_batch.seq_lens,
             input_batch.cu_num_logits, input_batch.idx_mapping, self.req_states.prefill_len.gpu)
-        return vllm["SamplerOutput"](sampled_token_ids=table.tokens, logprobs_tensors=reports,
-                                     num_nans=num_nans, num_sampled=num_sampled,
-                                     num_rejected=num_rejected)
+        return Output(
+            sampled_token_ids=table.tokens,
+            logprobs_tensors=(None if table.ids is None else
+                              Reports(table.ids, table.logprobs, table.ranks)),
+            num_nans=get_num_nans(logits) if self.compute_nans else None,
+            num_sampled=num_sampled, num_rejected=num_rejected)
 
     return __call__
-
-
-@atexit.register
-def _report():
-    if counts["steps"]:
-        others = {name: number for name, number in counts.items() if name != "steps"}
-        logger.info("Sluice took %d steps; others: %s.", counts["steps"], others or "none")

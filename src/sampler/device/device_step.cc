@@ -163,12 +163,11 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   record.copied.Record(copies_);
   record.done.HoldBack(changes_);
   if (has_rows) {  // last: nothing is accepted of a step that fails
-    LaunchAccept(
-        {.store = buffers_.store,
-         .spans = TablesOf(buffers_, shape).spans,
-         .ids = outputs.ids,
-         .goes_on_with_zero = options_.goes_on_with_zero},
-        shape.output.requests, static_cast<cudaStream_t>(changes_));
+    LaunchAccept({.store = buffers_.store,
+                  .spans = TablesOf(buffers_, shape).spans,
+                  .ids = outputs.ids,
+                  .goes_on_with_zero = options_.goes_on_with_zero},
+                 shape.output.requests, static_cast<cudaStream_t>(changes_));
   }
 
   has_failed_ = false;
