@@ -1,7 +1,7 @@
 """The whole step of vLLM's model runner V2 by a DeviceSampler: penalties, masks, draw, reports.
 
 vLLM adds each request to its sampler when it joins a batch, and then it is added to the
-DeviceSampler, with its tokens. A step whose requests have all been added is one step of the
+DeviceSampler, with its tokens. A step of requests that have all been added is one step of the
 DeviceSampler. Any other step is vLLM's own, and `counts` has the reason. A request of such a step
 gets what it misses from vLLM's tokens at its next step here.
 """
