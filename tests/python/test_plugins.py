@@ -64,7 +64,7 @@ def test_the_module_runs_the_command_on_the_path(tmp_path):
 def test_the_module_says_where_the_command_comes_from(tmp_path):
     result = run_module(tmp_path, "generate")
     assert result.returncode == 1
-    assert result.stderr.startswith("sluice: no command sluice on the PATH: ")
+    assert result.stderr.startswith("sluice: no command sluice next to this Python or on the PATH: ")
 
 
 def test_the_package_imports_no_engine():
