@@ -78,7 +78,8 @@ TEST(GrammarService, AHostileClientDelaysNoOthersTokensOrGrammar) {
   RecordProperty("longest_step_ms", std::to_string(milliseconds(longest)));
   RecordProperty("both_ms", std::to_string(milliseconds(last - begin)));
   ExpectMatch(kSchemas[0], script.client.Of(small));
-  EXPECT_GT(script.engine.counters().compiling, 0) << "the others' grammars were compiled before";
+  EXPECT_GT(script.engine.counters().grammars.compiling, 0)
+      << "the others' grammars were compiled before";
   EXPECT_EQ(script.engine.counters().rejected, 0);
   for (const RequestAddress& address : hostile) script.other.Abort(address);
   Drain(script.engine, {&script.client, &script.other});
@@ -91,7 +92,7 @@ TEST(GrammarService, AClientHasABoundedNumberOfJobs) {
   std::vector<RequestAddress> addresses;
   for (int i = 0; i < 4; ++i) {
     addresses.push_back(script.other.Submit(GrammarRequest(WideSchema(300, i), 1, 4)));
-    if (i == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it has begun
+    while (i == 0 && !service->workers().is_compiling()) std::this_thread::yield();
   }
   const RequestAddress again = script.other.Submit(GrammarRequest(WideSchema(300, 2), 1, 4));
   Drain(script.engine, {&script.other});
@@ -109,7 +110,7 @@ TEST(GrammarService, ACachedGrammarBeginsWithoutAWorker) {
   script.client.Submit(GrammarRequest(kSchemas[0].schema, 1, 1));
   Drain(script.engine, {&script.client});
   script.client.Submit(GrammarRequest(kSchemas[0].schema, 1, 1));
-  EXPECT_EQ(script.engine.counters().compiling, 0);
+  EXPECT_EQ(script.engine.counters().grammars.compiling, 0);
   EXPECT_EQ(script.engine.counters().waiting, 1);
   Drain(script.engine, {&script.client});
 }
@@ -131,7 +132,10 @@ TEST(GrammarService, AFillerMakesTheFirstMaskOfACachedGrammar) {
   script.client.Submit(GrammarRequest(kSchemas[0].schema, 1, 1));
   await_filled(2);  // before any step
   Drain(script.engine, {&script.client});
-  EXPECT_EQ(script.engine.counters().mask_waits, 0);
+  EXPECT_EQ(script.engine.counters().grammars.mask_waits, 0);
+  EXPECT_EQ(script.engine.counters().grammars.masks, 2);
+  EXPECT_EQ(script.engine.counters().grammars.compiled, 1);
+  EXPECT_EQ(script.engine.counters().grammars.cached, 1);
 }
 
 // The first clients of two engines have the same number.
