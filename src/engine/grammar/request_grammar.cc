@@ -41,6 +41,20 @@ void RequestGrammar::Fail(ErrorCode code, std::string_view message,
   state_.store(State::kFailed, std::memory_order_release);
 }
 
+namespace {
+
+// A filler is done within microseconds, and to sleep until then takes longer.
+constexpr int kSpins = 1000;
+
+void LockSoon(std::mutex& mutex) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (mutex.try_lock()) return;
+  }
+  mutex.lock();
+}
+
+}  // namespace
+
 // A mask that no worker has begun is filled here: it would come no sooner.
 std::span<const int32_t> RequestGrammar::Await() {
   counters_.masks.fetch_add(1, std::memory_order_relaxed);
@@ -60,11 +74,18 @@ void RequestGrammar::Drew(int32_t token) {
     drawn_ = token;
     is_filled_.store(false, std::memory_order_relaxed);
   }
-  workers_.fills().Post(shared_from_this());
+  workers_.AddFill(shared_from_this());
+}
+
+void RequestGrammar::Flush() {
+  Clock clock;
+  workers_.BeginFills();
+  counters_.wait_ns.fetch_add(clock.Lap(), std::memory_order_relaxed);
 }
 
 void RequestGrammar::Fill() {
-  const std::lock_guard lock(mutex_);
+  LockSoon(mutex_);
+  const std::lock_guard lock(mutex_, std::adopt_lock);
   if (!is_filled_.load(std::memory_order_relaxed)) FillLocked();
 }
 

@@ -40,6 +40,7 @@ class RequestGrammar final : public DrawMask, public std::enable_shared_from_thi
   // The runner's.
   std::span<const int32_t> Await() override;
   void Drew(int32_t token) override;
+  void Flush() override;
 
   // Once, one of the three. With its first mask, which may take long: a worker's.
   void Begin(const Grammar& grammar);
@@ -47,11 +48,11 @@ class RequestGrammar final : public DrawMask, public std::enable_shared_from_thi
   void BeginUnfilled(const Grammar& grammar);
   void Fail(ErrorCode code, std::string_view message, std::string_view parameter) noexcept;
 
-  // A worker's: what the last draw left to do, unless it has been done.
+  // What the last draw left to do, unless it has been done. Any thread's.
   void Fill();
 
  private:
-  friend class FillQueue;
+  friend class FillStack;
   void BeginLocked(const Grammar& grammar);
   void FillLocked();
 
@@ -69,7 +70,7 @@ class RequestGrammar final : public DrawMask, public std::enable_shared_from_thi
   bool has_mask_ = false;
   std::vector<int32_t> words_;
 
-  // The queue's.
+  // The stack's.
   std::shared_ptr<RequestGrammar> next_;
   bool is_queued_ = false;
 };
