@@ -79,6 +79,7 @@ GrammarWorkers::GrammarWorkers(GrammarCompiler compiler, std::span<const int32_t
       vocab_(vocab),
       stop_tokens_(stop_tokens.begin(), stop_tokens.end()),
       compiler_(std::move(compiler)),
+      live_(options.live_bytes),
       jobs_(options.compilers) {
   // A signal is for the threads of the program.
   sigset_t all, before;
@@ -172,7 +173,8 @@ void GrammarWorkers::Compile() {
         if (error != nullptr) std::rethrow_exception(error);
         request->Begin(*grammar);
       } catch (const Error& thrown) {
-        request->Fail(thrown.code(), thrown.what(), thrown.parameter());
+        const bool is_its = thrown.code() != ErrorCode::kExhausted;
+        request->Fail(thrown.code(), thrown.what(), is_its ? thrown.parameter() : "");
       } catch (...) {
         request->Fail(ErrorCode::kExhausted, "no memory for its grammar", "");
       }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/grammar/compile_queue.h"
+#include "engine/grammar/live_grammars.h"
 #include "engine/grammar/request_grammar.h"
 #include "sluice/grammar_service.hpp"
 
@@ -70,6 +71,7 @@ class GrammarWorkers {
   const GrammarServiceOptions& options() const { return options_; }
   int32_t vocab() const { return vocab_; }
   std::span<const int32_t> stop_tokens() const { return stop_tokens_; }
+  LiveGrammars& live() { return live_; }
 
   void AddFill(std::shared_ptr<RequestGrammar> request) { fills_.Add(std::move(request)); }
   // What was added is filled by a filler; here, where that takes no longer than to wake one.
@@ -99,6 +101,7 @@ class GrammarWorkers {
   int32_t vocab_;
   std::vector<int32_t> stop_tokens_;
   GrammarCompiler compiler_;
+  LiveGrammars live_;
   FillStack fills_;
   UsualTime fill_time_{1'000};
   UsualTime wake_time_{5'000};

@@ -6,6 +6,7 @@
 
 #include "engine/clock.h"
 #include "engine/grammar/grammar_workers.h"
+#include "support/check.h"
 
 namespace sluice::engine {
 
@@ -22,7 +23,19 @@ void RequestGrammar::BeginUnfilled(const Grammar& grammar) {
   state_.store(State::kReady, std::memory_order_release);
 }
 
+RequestGrammar::~RequestGrammar() {
+  if (grammar_.has_value()) workers_.live().Remove(*grammar_);
+}
+
 void RequestGrammar::BeginLocked(const Grammar& grammar) {
+  LiveGrammars& live = workers_.live();
+  const size_t bytes = live.Add(grammar);
+  if (bytes > live.most_bytes()) {
+    throw Error(ErrorCode::kExhausted, "bytes of the grammars of all requests",
+                ToText(static_cast<int64_t>(bytes)),
+                RangeText(0, static_cast<int64_t>(live.most_bytes())));
+  }
+  grammar_.emplace(grammar);
   words_.resize((static_cast<size_t>(grammar.vocab()) + 31) / 32);
   matcher_.emplace(grammar);
 }

@@ -31,6 +31,8 @@ class RequestGrammar final : public DrawMask, public std::enable_shared_from_thi
   RequestGrammar(GrammarWorkers& workers, MaskCounters& counters)
       : workers_(workers), counters_(counters) {}
 
+  ~RequestGrammar();
+
   State state() const { return state_.load(std::memory_order_acquire); }
   // With kFailed.
   ErrorCode code() const { return code_; }
@@ -42,7 +44,8 @@ class RequestGrammar final : public DrawMask, public std::enable_shared_from_thi
   void Drew(int32_t token) override;
   void Flush() override;
 
-  // Once, one of the three. With its first mask, which may take long: a worker's.
+  // Once, one of the three. With its first mask, which may take long: a worker's. The first two
+  // throw Error where there is no room for the grammar.
   void Begin(const Grammar& grammar);
   // A filler or the draw makes the first mask: the engine's.
   void BeginUnfilled(const Grammar& grammar);
@@ -64,7 +67,8 @@ class RequestGrammar final : public DrawMask, public std::enable_shared_from_thi
   std::string parameter_;
 
   std::atomic<bool> is_filled_ = false;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;                // of what follows
+  std::optional<Grammar> grammar_;  // counted among the live ones
   std::optional<GrammarMatcher> matcher_;
   int32_t drawn_ = -1;  // not yet accepted
   bool has_mask_ = false;
