@@ -19,6 +19,13 @@ void PrintReport(const EngineReport& report, std::ostream& out) {
     out << "  " << engine.accepted_draft_tokens << " of " << Count(engine.draft_tokens, "token")
         << " tried ahead were right\n";
   }
+  const GrammarCounters& grammars = engine.grammars;
+  if (grammars.compiled + grammars.cached > 0) {
+    out << "  grammars of " << Count(grammars.compiled, "request") << " compiled, of "
+        << grammars.cached << " in the cache; " << Count(grammars.masks, "mask") << ", "
+        << grammars.mask_waits << " not filled in time, which took "
+        << Duration(grammars.mask_wait_ns) << '\n';
+  }
   out << "  " << Count(engine.preemptions, "preemption") << ", "
       << Count(engine.stale_aborts, "abort") << " too late\n"
       << "  model " << Duration(engine.model_ns) << ", engine " << Duration(engine.own_ns)
@@ -62,6 +69,13 @@ void WriteCounters(JsonWriter& json, const EngineCounters& counters) {
   json.Key("free_pages").Value(counters.free_pages);
   json.Key("model_ns").Value(counters.model_ns);
   json.Key("own_ns").Value(counters.own_ns);
+  const GrammarCounters& grammars = counters.grammars;
+  json.Key("compiling").Value(grammars.compiling);
+  json.Key("compiled").Value(grammars.compiled);
+  json.Key("cached").Value(grammars.cached);
+  json.Key("masks").Value(grammars.masks);
+  json.Key("mask_waits").Value(grammars.mask_waits);
+  json.Key("mask_wait_ns").Value(grammars.mask_wait_ns);
 }
 
 void WriteCounters(JsonWriter& json, const LinkCounters& counters) {

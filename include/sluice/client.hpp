@@ -97,6 +97,8 @@ struct EngineState {
   std::string endpoint = {};  // empty: of this process
   EngineHealth health = EngineHealth::kConnecting;
   std::string reason = {};  // why it is not ready, if that is known, or what else there is to say
+  // Of an engine of Sluice, as far as they are known: some seconds old. Else zeros.
+  GrammarCounters grammars = {};
 };
 using EngineObserver = std::function<void(const EngineState&)>;
 

@@ -133,6 +133,18 @@ struct EngineInfo {
 // alike.
 uint64_t TokenizerHash(const Tokenizer& tokenizer);
 
+// What the grammars of an engine's requests cost, since it began.
+struct GrammarCounters {
+  int64_t compiling = 0;   // now: requests that wait for their grammar
+  int64_t compiled = 0;    // requests that waited for it
+  int64_t cached = 0;      // requests with a grammar that was in the cache
+  int64_t masks = 0;       // that a draw was made with
+  int64_t mask_waits = 0;  // of these, that the draw came for before they were filled
+  int64_t mask_wait_ns = 0;
+
+  friend bool operator==(const GrammarCounters&, const GrammarCounters&) = default;
+};
+
 // Since the engine began. Each token that was drawn is either given or discarded.
 struct EngineCounters {
   int64_t steps = 0;
@@ -157,10 +169,7 @@ struct EngineCounters {
   int64_t free_pages = 0;    // now
   int64_t model_ns = 0;      // waiting for the runner
   int64_t own_ns = 0;        // everything else in Step
-  int64_t compiling = 0;     // now: of those that wait, for their grammar
-  int64_t masks = 0;         // that a draw was made with
-  int64_t mask_waits = 0;    // of these, that the draw came for before they were filled
-  int64_t mask_wait_ns = 0;
+  GrammarCounters grammars = {};
 
   friend bool operator==(const EngineCounters&, const EngineCounters&) = default;
 };

@@ -82,6 +82,8 @@ class Grammar {
  public:
   size_t bytes() const;   // about how much memory it takes
   int32_t vocab() const;  // tokens of a mask
+  // Whether they share the memory: copies do.
+  bool Is(const Grammar& other) const { return compiled_ == other.compiled_; }
 
  private:
   friend class GrammarCompiler;

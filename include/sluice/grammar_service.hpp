@@ -2,6 +2,7 @@
 // masks of draws, so that no other request waits for either.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,6 +23,9 @@ struct GrammarServiceOptions {
   int32_t compilers = 3;
   int32_t fillers = 1;            // threads that fill masks
   int32_t max_client_jobs = 256;  // grammars of a client that wait; one more is rejected
+  // Of the compiled grammars that requests have, each counted once, apart from the cache: a request
+  // with one that is beyond it is rejected.
+  size_t live_bytes = size_t{512} << 20;
   GrammarLimits limits = {};
 };
 

@@ -41,6 +41,9 @@ class DrawMask {
   virtual std::span<const int32_t> Await() = 0;
   // Before the next Await: what was drawn with the mask.
   virtual void Drew(int32_t token) = 0;
+  // Of one of a step's masks, after the last draw with any of them: the next ones may be made.
+  // Without it they are made by Await.
+  virtual void Flush() {}
 
  protected:
   ~DrawMask() = default;

@@ -65,10 +65,13 @@ nb::dict CountersOf(const EngineCounters& counters) {
   SLUICE_COUNT(free_pages);
   SLUICE_COUNT(model_ns);
   SLUICE_COUNT(own_ns);
-  SLUICE_COUNT(compiling);
-  SLUICE_COUNT(masks);
-  SLUICE_COUNT(mask_waits);
-  SLUICE_COUNT(mask_wait_ns);
+  const GrammarCounters& grammars = counters.grammars;
+  dict["compiling"] = grammars.compiling;
+  dict["compiled"] = grammars.compiled;
+  dict["cached"] = grammars.cached;
+  dict["masks"] = grammars.masks;
+  dict["mask_waits"] = grammars.mask_waits;
+  dict["mask_wait_ns"] = grammars.mask_wait_ns;
   return dict;
 }
 #undef SLUICE_COUNT

@@ -99,10 +99,11 @@ void Engine::Impl::Count() {
   counters_.free_pages = schedule_.free_pages();
   counters_.preemptions = schedule_.preemptions();
   counters_.cached_tokens = schedule_.cached_tokens();
-  counters_.compiling = schedule_.held();
-  counters_.masks = masks_.masks.load(std::memory_order_relaxed);
-  counters_.mask_waits = masks_.waits.load(std::memory_order_relaxed);
-  counters_.mask_wait_ns = masks_.wait_ns.load(std::memory_order_relaxed);
+  GrammarCounters& grammars = counters_.grammars;
+  grammars.compiling = schedule_.held();
+  grammars.masks = masks_.masks.load(std::memory_order_relaxed);
+  grammars.mask_waits = masks_.waits.load(std::memory_order_relaxed);
+  grammars.mask_wait_ns = masks_.wait_ns.load(std::memory_order_relaxed);
 }
 
 void Engine::Impl::RemoveClient(ClientId client) {
@@ -211,6 +212,7 @@ engine::LiveRequest* Engine::Impl::Accept(ClientId client, EngineRequest& reques
   live->grammar = std::move(grammar);
   const bool is_ready =
       live->grammar == nullptr || live->grammar->state() == engine::RequestGrammar::State::kReady;
+  if (live->grammar != nullptr && is_ready) ++counters_.grammars.cached;
   is_ready ? schedule_.Add(*live) : schedule_.Hold(*live);
   return live.release();
 }

@@ -40,6 +40,7 @@ void Engine::Impl::TakeCompiled() {
     const engine::RequestGrammar& grammar = *request->grammar;
     if (grammar.state() == engine::RequestGrammar::State::kReady) {
       schedule_.Release(*request);
+      ++counters_.grammars.compiled;
     } else if (grammar.state() == engine::RequestGrammar::State::kFailed) {
       Give(*request, {.address = request->address,
                       .end = GenerationEnd::kRejected,

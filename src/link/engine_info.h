@@ -1,10 +1,13 @@
 // The facts that an engine reports to its frontends.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "sluice/engine.hpp"
+#include "sluice/grammar_service.hpp"
 #include "sluice/version.hpp"
+#include "support/check.h"
 
 namespace sluice::link {
 
@@ -21,6 +24,13 @@ inline EngineInfo Completed(EngineInfo info, const Engine& engine) {
   info.steps_in_flight = options.steps_in_flight;
   info.limits = runner.limits;
   info.has_grammars = options.grammars != nullptr;
+  if (!info.has_grammars) return info;
+  // Else a frontend would not expect the token that ends an output with a grammar.
+  for (const int32_t id : options.grammars->stop_tokens()) {
+    if (std::ranges::find(info.end_tokens, id) == info.end_tokens.end()) {
+      ThrowInvalid("grammars.stop_tokens()", ToText(int64_t{id}), "one of the model's end tokens");
+    }
+  }
   return info;
 }
 

@@ -130,6 +130,7 @@ class EngineServer::Impl {
         std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
     batch->Take(outputs,
                 [this](ClientId client) { return links_[static_cast<size_t>(client.slot)]; });
+    batch->grammars = engine_.counters().grammars;
     batch->pongs.clear();
     batch->pongs.swap(pongs_);
     batch->resets.clear();

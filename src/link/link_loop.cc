@@ -246,7 +246,7 @@ void LinkLoop::TakeBatches() {
     for (const LinkId& pong : batch->pongs) {
       ClientLink* const client = ClientOf(pong);
       if (client == nullptr) continue;
-      WriteEmpty(NextHead(FrameType::kPong, *client), frame_);
+      WritePong(NextHead(FrameType::kPong, *client), batch->grammars, frame_);
       SendFrame(client->address);
     }
     for (const StepBatch::Reset& reset : batch->resets) {

@@ -42,7 +42,7 @@ TEST_P(EngineGrammar, EveryTextMatchesItsSchema) {
       if (HasFatalFailure()) return;
     }
   }
-  const EngineCounters& counters = engine.engine->counters();
+  const GrammarCounters& counters = engine.engine->counters().grammars;
   EXPECT_EQ(counters.compiling, 0);
   EXPECT_GT(counters.masks, 0);
   RecordProperty("masks", std::to_string(counters.masks));
@@ -170,14 +170,14 @@ TEST_P(EngineGrammar, AnAbortWhileItIsCompiledEndsTheRequestAtOnce) {
   for (int i = 0; i < 3; ++i) {
     addresses.push_back(engine.client->Submit(GrammarRequest(WideSchema(400, i))));
   }
-  EXPECT_EQ(engine.engine->counters().compiling, 3);
+  EXPECT_EQ(engine.engine->counters().grammars.compiling, 3);
   EXPECT_EQ(engine.engine->counters().waiting, 3);
   engine.client->Abort(addresses[1]);
   engine.client->Take(engine.engine->Step());
   EXPECT_EQ(engine.client->Of(addresses[1]).end, GenerationEnd::kCancelled);
   engine.engine->RemoveClient(engine.client->id);
   while (engine.engine->HasWork()) EXPECT_TRUE(engine.engine->Step().empty());
-  EXPECT_EQ(engine.engine->counters().compiling, 0);
+  EXPECT_EQ(engine.engine->counters().grammars.compiling, 0);
   EXPECT_EQ(engine.engine->counters().waiting, 0);
 }
 

@@ -78,7 +78,8 @@ TEST(GrammarService, AHostileClientDelaysNoOthersTokensOrGrammar) {
   RecordProperty("longest_step_ms", std::to_string(milliseconds(longest)));
   RecordProperty("both_ms", std::to_string(milliseconds(last - begin)));
   ExpectMatch(kSchemas[0], script.client.Of(small));
-  EXPECT_GT(script.engine.counters().compiling, 0) << "the others' grammars were compiled before";
+  EXPECT_GT(script.engine.counters().grammars.compiling, 0)
+      << "the others' grammars were compiled before";
   EXPECT_EQ(script.engine.counters().rejected, 0);
   for (const RequestAddress& address : hostile) script.other.Abort(address);
   Drain(script.engine, {&script.client, &script.other});
@@ -113,6 +114,41 @@ TEST(GrammarService, AClientHasABoundedNumberOfJobs) {
   EXPECT_NE(script.other.Of(again).end, GenerationEnd::kRejected) << "one job serves both";
 }
 
+// A grammar that is in no cache is still held by its requests.
+TEST(GrammarService, TheGrammarsOfRequestsHaveABound) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  const auto begin = [](ScriptEngine& script) {
+    const RequestAddress address = script.client.Submit(GrammarRequest(kSchemas[0].schema, 1, 400));
+    while (script.engine.counters().running == 0) script.client.Take(script.engine.Step());
+    return address;
+  };
+  const auto one = ServiceOf(*library);
+  ScriptEngine measured(*one, Script());
+  begin(measured);
+  const size_t bytes = one->workers().live().bytes();
+  ASSERT_GT(bytes, 0u);
+  Drain(measured.engine, {&measured.client});
+  // A filler may still look at the last one.
+  while (one->workers().live().bytes() > 0) std::this_thread::yield();
+
+  const auto service =
+      ServiceOf(*library, {.live_bytes = bytes + bytes / 2, .limits = {.cache_bytes = 0}});
+  ScriptEngine script(*service, Script());
+  const RequestAddress first = begin(script);
+  const RequestAddress beyond = script.client.Submit(GrammarRequest(WideSchema(40, 1), 1, 4));
+  service->workers().AwaitCompiled(1, std::chrono::hours(1));  // while the first one lives
+  Drain(script.engine, {&script.client});
+  const Received& rejected = script.client.Of(beyond);
+  EXPECT_EQ(rejected.end, GenerationEnd::kRejected);
+  EXPECT_EQ(rejected.code, ErrorCode::kExhausted) << rejected.message;
+  EXPECT_EQ(rejected.parameter, "");
+  ExpectMatch(kSchemas[0], script.client.Of(first));
+  while (service->workers().live().bytes() > 0) std::this_thread::yield();
+  const RequestAddress after = begin(script);
+  Drain(script.engine, {&script.client});
+  ExpectMatch(kSchemas[0], script.client.Of(after));
+}
+
 // A hit of the cache is cheap enough for the thread of the steps.
 TEST(GrammarService, ACachedGrammarBeginsWithoutAWorker) {
   SLUICE_NEEDS_GRAMMAR(library);
@@ -121,7 +157,7 @@ TEST(GrammarService, ACachedGrammarBeginsWithoutAWorker) {
   script.client.Submit(GrammarRequest(kSchemas[0].schema, 1, 1));
   Drain(script.engine, {&script.client});
   script.client.Submit(GrammarRequest(kSchemas[0].schema, 1, 1));
-  EXPECT_EQ(script.engine.counters().compiling, 0);
+  EXPECT_EQ(script.engine.counters().grammars.compiling, 0);
   EXPECT_EQ(script.engine.counters().waiting, 1);
   Drain(script.engine, {&script.client});
 }
@@ -143,7 +179,10 @@ TEST(GrammarService, AFillerMakesTheFirstMaskOfACachedGrammar) {
   script.client.Submit(GrammarRequest(kSchemas[0].schema, 1, 1));
   await_filled(2);  // before any step
   Drain(script.engine, {&script.client});
-  EXPECT_EQ(script.engine.counters().mask_waits, 0);
+  EXPECT_EQ(script.engine.counters().grammars.mask_waits, 0);
+  EXPECT_EQ(script.engine.counters().grammars.masks, 2);
+  EXPECT_EQ(script.engine.counters().grammars.compiled, 1);
+  EXPECT_EQ(script.engine.counters().grammars.cached, 1);
 }
 
 // The first clients of two engines have the same number.

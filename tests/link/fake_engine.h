@@ -105,6 +105,7 @@ class FakeEngine {
   uint64_t epoch = 100;
   bool answers_hello = true;
   bool answers_ping = true;
+  GrammarCounters grammars;  // that it answers with
   uint32_t protocol = link::kProtocol;
 
  private:
@@ -147,7 +148,7 @@ class FakeEngine {
       case link::FrameType::kPing:
         ++from->pings;
         if (!answers_ping) break;
-        WriteEmpty(NextHead(link::FrameType::kPong, *from), answer);
+        WritePong(NextHead(link::FrameType::kPong, *from), grammars, answer);
         Send(*from, answer);
         break;
       case link::FrameType::kBye:

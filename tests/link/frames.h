@@ -136,12 +136,20 @@ class RandomFrames {
                           frame);
         break;
       default:
-        link::WriteEmpty(Head(FrameType::kPong), frame);
+        link::WritePong(Head(FrameType::kPong), Grammars(), frame);
     }
     return frame;
   }
 
  private:
+  GrammarCounters Grammars() {
+    return {.compiling = Natural(),
+            .compiled = Natural(),
+            .cached = Natural(),
+            .masks = Natural(),
+            .mask_waits = Natural(),
+            .mask_wait_ns = Natural()};
+  }
   struct RowData {
     std::vector<int32_t> ids, ranks, logprob_ids;
     std::vector<float> logprobs, logprob_values;
@@ -307,7 +315,7 @@ inline std::string Rewritten(const link::EngineFrame& frame) {
       link::WriteOutput(frame.head, frame.step, frame.time_ns, frame.rows, bytes);
       break;
     case FrameType::kPong:
-      link::WriteEmpty(frame.head, bytes);
+      link::WritePong(frame.head, frame.grammars, bytes);
       break;
     default:
       link::WriteReason(frame.head, frame.reason, bytes);

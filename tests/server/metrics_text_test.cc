@@ -74,12 +74,24 @@ TEST(Metrics, AreTheSumOfAllLoops) {
   EXPECT_GT(read["process_cpu_seconds_total"], 0);
   EXPECT_GT(read["process_resident_memory_bytes"], 1e6);
 
-  loops[1].engines = {{.endpoint = "tcp://a:1", .health = EngineHealth::kReady},
-                      {.endpoint = "vllm+tcp://b:2", .health = EngineHealth::kConnecting}};
+  loops[0].engines[0].grammars = {.compiling = 2, .compiled = 3, .cached = 40, .masks = 500};
+  loops[1].engines = {
+      {.endpoint = "tcp://a:1",
+       .health = EngineHealth::kReady,
+       .grammars =
+           {.compiled = 3, .cached = 41, .masks = 600, .mask_waits = 7, .mask_wait_ns = 8'000'000}},
+      {.endpoint = "vllm+tcp://b:2", .health = EngineHealth::kConnecting}};
   Exposition more(MetricsText(loops, http, 77, "m"));
   EXPECT_EQ(more["sluice_engine_up"], 1);
   EXPECT_EQ(more["sluice_engine_ready{engine=\"tcp://a:1\"}"], 1);
   EXPECT_EQ(more["sluice_engine_ready{engine=\"vllm+tcp://b:2\"}"], 0);  // one loop waits for it
+  // One engine's counters, as two loops have them.
+  EXPECT_EQ(more["sluice_grammars_compiling{engine=\"tcp://a:1\"}"], 2);
+  EXPECT_EQ(more["sluice_grammars_compiled_total{engine=\"tcp://a:1\"}"], 3);
+  EXPECT_EQ(more["sluice_grammars_cached_total{engine=\"tcp://a:1\"}"], 41);
+  EXPECT_EQ(more["sluice_masks_total{engine=\"tcp://a:1\"}"], 600);
+  EXPECT_EQ(more["sluice_mask_waits_total{engine=\"tcp://a:1\"}"], 7);
+  EXPECT_EQ(more["sluice_mask_wait_seconds_total{engine=\"tcp://a:1\"}"], 0.008);
 }
 
 TEST(Metrics, HaveVllmsNamesToo) {

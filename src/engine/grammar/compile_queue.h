@@ -70,6 +70,8 @@ class CompileQueue {
     return true;
   }
 
+  bool is_running() const { return !running_.empty(); }
+
   // Null: none may begin now.
   CompileJob* Begin() {
     std::erase_if(waiting_, [](const CompileJob& job) { return !job.IsWanted(); });

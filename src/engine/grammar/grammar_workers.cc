@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/clock.h"
 #include "support/check.h"
 
 namespace sluice::engine {
@@ -24,33 +25,44 @@ const GrammarServiceOptions& Checked(const GrammarServiceOptions& options) {
 
 }  // namespace
 
-void FillQueue::Post(std::shared_ptr<RequestGrammar> request) {
-  bool has_idle = false;
-  {
-    const std::lock_guard lock(mutex_);
-    if (request->is_queued_) return;  // what was drawn before has been done by the drawing thread
-    request->is_queued_ = true;
-    RequestGrammar* const added = request.get();
-    (first_ == nullptr ? first_ : last_->next_) = std::move(request);
-    last_ = added;
-    has_idle = idle_ > 0;
-  }
-  if (has_idle) posted_.notify_one();
+void FillStack::Add(std::shared_ptr<RequestGrammar> request) {
+  const std::lock_guard lock(mutex_);
+  if (request->is_queued_ || is_over_) return;  // what was drawn before has been done by the draw
+  request->is_queued_ = true;
+  request->next_ = std::move(first_);
+  first_ = std::move(request);
+  ++size_;
 }
 
-std::shared_ptr<RequestGrammar> FillQueue::Take() {
+int64_t FillStack::idle_work() const {
+  const std::lock_guard lock(mutex_);
+  return idle_ > 0 ? size_ : 0;
+}
+
+void FillStack::Wake() { posted_.notify_all(); }
+
+std::shared_ptr<RequestGrammar> FillStack::Pop() {
+  std::shared_ptr<RequestGrammar> taken = std::move(first_);
+  first_ = std::move(taken->next_);
+  taken->is_queued_ = false;
+  --size_;
+  return taken;
+}
+
+std::shared_ptr<RequestGrammar> FillStack::Await() {
   std::unique_lock lock(mutex_);
   ++idle_;
   posted_.wait(lock, [this] { return is_over_ || first_ != nullptr; });
   --idle_;
-  if (is_over_) return nullptr;
-  std::shared_ptr<RequestGrammar> taken = std::move(first_);
-  first_ = std::move(taken->next_);
-  taken->is_queued_ = false;
-  return taken;
+  return is_over_ ? nullptr : Pop();
 }
 
-void FillQueue::End() {
+std::shared_ptr<RequestGrammar> FillStack::Take() {
+  const std::lock_guard lock(mutex_);
+  return first_ == nullptr ? nullptr : Pop();
+}
+
+void FillStack::End() {
   std::shared_ptr<RequestGrammar> rest;
   {
     const std::lock_guard lock(mutex_);
@@ -67,6 +79,7 @@ GrammarWorkers::GrammarWorkers(GrammarCompiler compiler, std::span<const int32_t
       vocab_(vocab),
       stop_tokens_(stop_tokens.begin(), stop_tokens.end()),
       compiler_(std::move(compiler)),
+      live_(options.live_bytes),
       jobs_(options.compilers) {
   // A signal is for the threads of the program.
   sigset_t all, before;
@@ -109,7 +122,8 @@ std::shared_ptr<RequestGrammar> GrammarWorkers::Add(int32_t client, const Output
   const std::optional<Grammar> cached = compiler_.Find(grammar.kind, grammar.text, grammar.options);
   if (cached.has_value()) {
     request->BeginUnfilled(*cached);
-    fills_.Post(request);
+    AddFill(request);
+    BeginFills();
     return request;
   }
   {
@@ -122,6 +136,11 @@ std::shared_ptr<RequestGrammar> GrammarWorkers::Add(int32_t client, const Output
   }
   may_begin_.notify_one();
   return request;
+}
+
+bool GrammarWorkers::is_compiling() {
+  const std::lock_guard lock(mutex_);
+  return jobs_.is_running();
 }
 
 void GrammarWorkers::AwaitCompiled(int64_t than, std::chrono::nanoseconds time) {
@@ -154,7 +173,8 @@ void GrammarWorkers::Compile() {
         if (error != nullptr) std::rethrow_exception(error);
         request->Begin(*grammar);
       } catch (const Error& thrown) {
-        request->Fail(thrown.code(), thrown.what(), thrown.parameter());
+        const bool is_its = thrown.code() != ErrorCode::kExhausted;
+        request->Fail(thrown.code(), thrown.what(), is_its ? thrown.parameter() : "");
       } catch (...) {
         request->Fail(ErrorCode::kExhausted, "no memory for its grammar", "");
       }
@@ -166,11 +186,29 @@ void GrammarWorkers::Compile() {
   }
 }
 
-void GrammarWorkers::RunFills() {
-  while (const std::shared_ptr<RequestGrammar> request = fills_.Take()) {
-    request->Fill();
-    filled_.fetch_add(1, std::memory_order_release);
+// To wake a filler takes a system call, and often longer than the fills of a few rows.
+void GrammarWorkers::BeginFills() {
+  const int64_t count = fills_.idle_work();
+  if (count == 0) return;
+  if (count * fill_time_.ns() <= wake_time_.ns()) {
+    while (const std::shared_ptr<RequestGrammar> request = fills_.Take()) Fill(*request);
+    wake_time_.Fade();
+    return;
   }
+  Clock clock;
+  fills_.Wake();
+  wake_time_.Note(clock.Lap());
+}
+
+void GrammarWorkers::RunFills() {
+  while (const std::shared_ptr<RequestGrammar> request = fills_.Await()) Fill(*request);
+}
+
+void GrammarWorkers::Fill(RequestGrammar& request) {
+  Clock clock;
+  request.Fill();
+  fill_time_.Note(clock.Lap());
+  filled_.fetch_add(1, std::memory_order_release);
 }
 
 }  // namespace sluice::engine

@@ -6,6 +6,7 @@
 
 #include "engine/clock.h"
 #include "engine/grammar/grammar_workers.h"
+#include "support/check.h"
 
 namespace sluice::engine {
 
@@ -22,7 +23,19 @@ void RequestGrammar::BeginUnfilled(const Grammar& grammar) {
   state_.store(State::kReady, std::memory_order_release);
 }
 
+RequestGrammar::~RequestGrammar() {
+  if (grammar_.has_value()) workers_.live().Remove(*grammar_);
+}
+
 void RequestGrammar::BeginLocked(const Grammar& grammar) {
+  LiveGrammars& live = workers_.live();
+  const size_t bytes = live.Add(grammar);
+  if (bytes > live.most_bytes()) {
+    throw Error(ErrorCode::kExhausted, "bytes of the grammars of all requests",
+                ToText(static_cast<int64_t>(bytes)),
+                RangeText(0, static_cast<int64_t>(live.most_bytes())));
+  }
+  grammar_.emplace(grammar);
   words_.resize((static_cast<size_t>(grammar.vocab()) + 31) / 32);
   matcher_.emplace(grammar);
 }
@@ -40,6 +53,20 @@ void RequestGrammar::Fail(ErrorCode code, std::string_view message,
   }
   state_.store(State::kFailed, std::memory_order_release);
 }
+
+namespace {
+
+// A filler is done within microseconds, and to sleep until then takes longer.
+constexpr int kSpins = 1000;
+
+void LockSoon(std::mutex& mutex) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (mutex.try_lock()) return;
+  }
+  mutex.lock();
+}
+
+}  // namespace
 
 // A mask that no worker has begun is filled here: it would come no sooner.
 std::span<const int32_t> RequestGrammar::Await() {
@@ -60,11 +87,18 @@ void RequestGrammar::Drew(int32_t token) {
     drawn_ = token;
     is_filled_.store(false, std::memory_order_relaxed);
   }
-  workers_.fills().Post(shared_from_this());
+  workers_.AddFill(shared_from_this());
+}
+
+void RequestGrammar::Flush() {
+  Clock clock;
+  workers_.BeginFills();
+  counters_.wait_ns.fetch_add(clock.Lap(), std::memory_order_relaxed);
 }
 
 void RequestGrammar::Fill() {
-  const std::lock_guard lock(mutex_);
+  LockSoon(mutex_);
+  const std::lock_guard lock(mutex_, std::adopt_lock);
   if (!is_filled_.load(std::memory_order_relaxed)) FillLocked();
 }
 

@@ -31,6 +31,8 @@ class RequestGrammar final : public DrawMask, public std::enable_shared_from_thi
   RequestGrammar(GrammarWorkers& workers, MaskCounters& counters)
       : workers_(workers), counters_(counters) {}
 
+  ~RequestGrammar();
+
   State state() const { return state_.load(std::memory_order_acquire); }
   // With kFailed.
   ErrorCode code() const { return code_; }
@@ -40,18 +42,20 @@ class RequestGrammar final : public DrawMask, public std::enable_shared_from_thi
   // The runner's.
   std::span<const int32_t> Await() override;
   void Drew(int32_t token) override;
+  void Flush() override;
 
-  // Once, one of the three. With its first mask, which may take long: a worker's.
+  // Once, one of the three. With its first mask, which may take long: a worker's. The first two
+  // throw Error where there is no room for the grammar.
   void Begin(const Grammar& grammar);
   // A filler or the draw makes the first mask: the engine's.
   void BeginUnfilled(const Grammar& grammar);
   void Fail(ErrorCode code, std::string_view message, std::string_view parameter) noexcept;
 
-  // A worker's: what the last draw left to do, unless it has been done.
+  // What the last draw left to do, unless it has been done. Any thread's.
   void Fill();
 
  private:
-  friend class FillQueue;
+  friend class FillStack;
   void BeginLocked(const Grammar& grammar);
   void FillLocked();
 
@@ -63,13 +67,14 @@ class RequestGrammar final : public DrawMask, public std::enable_shared_from_thi
   std::string parameter_;
 
   std::atomic<bool> is_filled_ = false;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;                // of what follows
+  std::optional<Grammar> grammar_;  // counted among the live ones
   std::optional<GrammarMatcher> matcher_;
   int32_t drawn_ = -1;  // not yet accepted
   bool has_mask_ = false;
   std::vector<int32_t> words_;
 
-  // The queue's.
+  // The stack's.
   std::shared_ptr<RequestGrammar> next_;
   bool is_queued_ = false;
 };

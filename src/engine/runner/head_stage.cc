@@ -264,10 +264,14 @@ void HeadStage::SampleDense(const MatrixView& hidden, std::span<const HeadRow> r
                 .logprobs = {part_.logprob_width, part_.logprob_ids, part_.logprob_values},
                 .kept = part_.kept,
                 .masses = part_.masses});
+  DrawMask* drawn = nullptr;
   for (size_t i = 0; i < indices_.size(); ++i) {
     DrawMask* const mask = rows[indices_[i]].mask;
-    if (mask != nullptr && part_.tokens[i].id >= 0) mask->Drew(part_.tokens[i].id);
+    if (mask == nullptr || part_.tokens[i].id < 0) continue;
+    mask->Drew(part_.tokens[i].id);
+    drawn = mask;
   }
+  if (drawn != nullptr) drawn->Flush();
   stats.select_ns += clock.Lap();
 }
 

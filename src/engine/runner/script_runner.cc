@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <new>
 #include <optional>
 #include <string_view>
@@ -88,10 +89,13 @@ class ScriptRunner::Impl {
     for (const RunnerRequest& request : plan.begun) Begin(request);
     engine::StepStore& store = ring_.At(ring_.launched());
     store.Clear();
+    DrawMask* drawn = nullptr;
     for (const StepRow& row : plan.rows) {
       const bool has_failed = slots_.At(row.slot).has_failed;
       store.Add(has_failed ? FailureOf(row.slot) : Give(row));
+      if (!has_failed && row.samples && At(row.slot).mask != nullptr) drawn = At(row.slot).mask;
     }
+    if (drawn != nullptr) drawn->Flush();
     const nanoseconds time = options_.step_time + inputs * options_.token_time;
     last_end_ = std::max(steady_clock::now(), last_end_) + time;
     EndOf(ring_.Launch()) = last_end_;
@@ -239,11 +243,21 @@ class ScriptRunner::Impl {
       request.place = (request.place + 1) % script.size();
       return id;
     }
-    for (int64_t i = 0; i < options_.vocab; ++i) {
-      const int64_t id = (request.next_id + i) % options_.vocab;
-      if (!allows(id)) continue;
-      request.next_id = static_cast<int32_t>((id + 1) % options_.vocab);
-      return static_cast<int32_t>(id);
+    int64_t id = FirstAllowed(mask, request.next_id);
+    if (id < 0) id = FirstAllowed(mask, 0);
+    if (id >= 0) request.next_id = static_cast<int32_t>((id + 1) % options_.vocab);
+    return static_cast<int32_t>(id);
+  }
+
+  // From that token on. Below 0: none.
+  int64_t FirstAllowed(std::span<const int32_t> mask, int64_t from) const {
+    uint32_t skipped = ~uint32_t{0} << (from % 32);
+    for (auto word = static_cast<size_t>(from / 32); word < mask.size(); ++word) {
+      const uint32_t bits =
+          static_cast<uint32_t>(mask[word]) & std::exchange(skipped, ~uint32_t{0});
+      if (bits == 0) continue;
+      const auto id = static_cast<int64_t>(32 * word) + std::countr_zero(bits);
+      return id < options_.vocab ? id : -1;
     }
     return -1;
   }

@@ -23,6 +23,8 @@ class EngineConnection {
   virtual EngineHealth health() const = 0;
   // Why it is not ready, if that is known; of one that is, what else there is to say, if anything.
   virtual const std::string& reason() const = 0;
+  // As EngineState has them.
+  virtual GrammarCounters grammars() const { return {}; }
 
   // Takes what has come into the table, and does what is due. True: there is more. Where it throws
   // std::bad_alloc, nothing is lost: the next one goes on.

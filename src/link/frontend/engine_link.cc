@@ -269,6 +269,7 @@ void EngineLink::TakeReady(Clock::time_point now) {
   pings_ = 0;
   is_stalled_ = false;
   pongs_owed_ = 0;
+  grammars_ = {};
   pinged_at_.reset();
   measure_at_ = now;
   reason_.clear();
@@ -305,6 +306,7 @@ void EngineLink::Ping(Clock::time_point now) {
 
 void EngineLink::TakePong(Clock::time_point now) {
   pongs_owed_ = std::max(pongs_owed_ - 1, 0);
+  grammars_ = frame_.grammars;
   if (!pinged_at_.has_value()) return;
   const auto trip = std::chrono::duration_cast<std::chrono::microseconds>(now - *pinged_at_);
   table_.counters.round_trips.Add(trip.count());

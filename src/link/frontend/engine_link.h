@@ -40,6 +40,7 @@ class EngineLink final : public EngineConnection {
   const std::string& endpoint() const override { return options_.endpoint; }
   EngineHealth health() const override;
   const std::string& reason() const override { return reason_; }
+  GrammarCounters grammars() const override { return grammars_; }
 
   bool Turn(Clock::time_point now) override;
   Clock::time_point Deadline() const override;
@@ -107,6 +108,7 @@ class EngineLink final : public EngineConnection {
   int pings_ = 0;  // since then
   bool is_stalled_ = false;
   int pongs_owed_ = 0;
+  GrammarCounters grammars_;                    // of the last one
   std::optional<Clock::time_point> pinged_at_;  // while the first of these is owed
   Clock::time_point measure_at_ = {};           // the next round trip
 

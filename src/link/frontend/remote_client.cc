@@ -249,8 +249,10 @@ void RemoteClient::Abort(RequestId request) {
 std::vector<EngineState> RemoteClient::engines() const {
   std::vector<EngineState> states;
   for (const auto& link : links_) {
-    states.push_back(
-        {.endpoint = link->endpoint(), .health = link->health(), .reason = link->reason()});
+    states.push_back({.endpoint = link->endpoint(),
+                      .health = link->health(),
+                      .reason = link->reason(),
+                      .grammars = link->grammars()});
   }
   return states;
 }

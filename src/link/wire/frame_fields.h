@@ -10,6 +10,7 @@ inline constexpr size_t kHelloFields = 4;
 inline constexpr size_t kAddFields = 12;
 inline constexpr size_t kReadyFields = 2;
 inline constexpr size_t kOutputFields = 3;
+inline constexpr size_t kPongFields = 6;
 inline constexpr size_t kTextFields = 6;
 inline constexpr size_t kGrammarFields = 4;
 inline constexpr size_t kInfoFields = 14;

@@ -268,6 +268,13 @@ void ReadAbort(FrameReader& reader, std::vector<RequestAddress>& aborted) {
   for (RequestAddress& address : aborted) Read(reader, address);
 }
 
+void ReadPong(FrameReader& reader, GrammarCounters& grammars) {
+  for (int64_t* const count : {&grammars.compiling, &grammars.compiled, &grammars.cached,
+                               &grammars.masks, &grammars.mask_waits, &grammars.mask_wait_ns}) {
+    *count = reader.Integer<int64_t>(0, kMost);
+  }
+}
+
 std::string Result(const FrameReader& reader, const FrameHead& head) {
   if (!reader.failed()) return {};
   return std::string(Name(head.type)).append(": ").append(reader.Failure());
@@ -333,7 +340,8 @@ std::string ReadEngineFrame(std::string_view bytes, EngineFrame& frame) {
       Read(reader, frame.reason);
       break;
     case FrameType::kPong:
-      expect(0);
+      expect(kPongFields);
+      ReadPong(reader, frame.grammars);
       break;
     default:
       reader.Fail("no frame of an engine");

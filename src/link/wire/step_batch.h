@@ -89,6 +89,7 @@ class StepBatch {
 
   int64_t step = 0;
   int64_t time_ns = 0;
+  GrammarCounters grammars;   // of the engine, for the answers to
   std::vector<LinkId> pongs;  // PINGs that the step loop has come by
   std::vector<Reset> resets;
   bool is_last = false;  // the engine ends, for this reason

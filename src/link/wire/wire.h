@@ -8,7 +8,7 @@
 //                                          <-   OUTPUT step, time, rows         (costs a credit)
 //   CREDIT messages                        ->
 //   PING                                   ->
-//                                          <-   PONG              from the step loop
+//                                          <-   PONG counters     from the step loop
 //   BYE                                    ->
 //                                          <-   DEAD reason     the engine ends
 //                                          <-   RESET reason    this link ends: say hello again
@@ -40,7 +40,7 @@ namespace sluice::link {
 
 class StepBatch;
 
-inline constexpr uint32_t kProtocol = 5;
+inline constexpr uint32_t kProtocol = 6;
 inline constexpr size_t kLongestName = 255;       // of a frontend
 inline constexpr int64_t kMostCredits = 1 << 17;  // OUTPUTs that an engine may send ahead
 
@@ -91,7 +91,8 @@ void WriteOutput(const FrameHead& head, const StepBatch& batch, std::span<const 
                  std::string& frame);
 // DEAD and RESET.
 void WriteReason(const FrameHead& head, std::string_view reason, std::string& frame);
-// PING, PONG and BYE.
+void WritePong(const FrameHead& head, const GrammarCounters& grammars, std::string& frame);
+// PING and BYE.
 void WriteEmpty(const FrameHead& head, std::string& frame);
 
 // What an engine reads. Only those members after `head` that belong to its type are set.
@@ -111,6 +112,7 @@ struct EngineFrame {
   int64_t time_ns = 0;
   std::vector<OutputRow> rows = {};
   std::string reason = {};
+  GrammarCounters grammars = {};  // of PONG
 
   // The columns of all rows, one after the other.
   engine::TokenColumns columns = {};

@@ -305,6 +305,16 @@ void WriteReason(const FrameHead& head, std::string_view reason, std::string& fr
   FrameWriter(head, 1, frame).Put(reason);
 }
 
+void WritePong(const FrameHead& head, const GrammarCounters& grammars, std::string& frame) {
+  FrameWriter writer(head, kPongFields, frame);
+  writer.Put(grammars.compiling);
+  writer.Put(grammars.compiled);
+  writer.Put(grammars.cached);
+  writer.Put(grammars.masks);
+  writer.Put(grammars.mask_waits);
+  writer.Put(grammars.mask_wait_ns);
+}
+
 void WriteEmpty(const FrameHead& head, std::string& frame) { FrameWriter(head, 0, frame); }
 
 }  // namespace sluice::link

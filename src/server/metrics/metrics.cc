@@ -3,6 +3,7 @@
 #include <prometheus/text_serializer.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <map>
@@ -28,6 +29,45 @@ void AddEngines(std::span<const LoopMetrics> loops, Families& families) {
   for (const auto& [endpoint, is_ready] : are_ready) {
     families.Value(int64_t{is_ready}, {{"engine", endpoint}});
   }
+}
+
+// Every loop has been given the counters of the engine itself, each at another time.
+void AddGrammars(std::span<const LoopMetrics> loops, Families& families) {
+  std::map<std::string, GrammarCounters> engines;
+  for (const LoopMetrics& loop : loops) {
+    for (const EngineState& engine : loop.engines) {
+      if (IsVllmEndpoint(engine.endpoint)) continue;
+      GrammarCounters& latest = engines[engine.endpoint];
+      for (const auto count : {&GrammarCounters::compiling, &GrammarCounters::compiled,
+                               &GrammarCounters::cached, &GrammarCounters::masks,
+                               &GrammarCounters::mask_waits, &GrammarCounters::mask_wait_ns}) {
+        latest.*count = std::max(latest.*count, engine.grammars.*count);
+      }
+    }
+  }
+  const auto value = [&](auto value_of) {
+    for (const auto& [endpoint, counters] : engines) {
+      families.Value(value_of(counters), {{"engine", endpoint}});
+    }
+  };
+  const auto count = [&](int64_t GrammarCounters::* member) {
+    value([member](const GrammarCounters& counters) { return counters.*member; });
+  };
+  families.Gauge("sluice_grammars_compiling", "Choices that wait for their grammar.");
+  count(&GrammarCounters::compiling);
+  families.Counter("sluice_grammars_compiled_total", "Choices that waited for their grammar.");
+  count(&GrammarCounters::compiled);
+  families.Counter("sluice_grammars_cached_total", "Choices with a grammar from the cache.");
+  count(&GrammarCounters::cached);
+  families.Counter("sluice_masks_total", "Draws with the mask of a grammar.");
+  count(&GrammarCounters::masks);
+  families.Counter("sluice_mask_waits_total",
+                   "Draws of these that came before their mask was filled.");
+  count(&GrammarCounters::mask_waits);
+  families.Counter("sluice_mask_wait_seconds_total", "Time that steps spent on these masks.");
+  value([](const GrammarCounters& counters) {
+    return static_cast<double>(counters.mask_wait_ns) * 1e-9;
+  });
 }
 
 void AddServer(std::span<const LoopMetrics> loops, int64_t max_requests, Families& families) {
@@ -185,6 +225,7 @@ std::string MetricsText(std::span<const LoopMetrics> loops, const HttpCounters& 
   AddCompletions(loops, families);
   AddHttp(loops, http, families);
   AddLink(loops, families);
+  AddGrammars(loops, families);
   AddProcess(families);
   AddVllmNames(loops, model, families);
   return prometheus::TextSerializer().Serialize(families.Take());
