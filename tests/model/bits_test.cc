@@ -60,6 +60,7 @@ TEST_P(HiddenStateBits, AreTheSameOnAnyParallelFor) {
   for (const Backend backend : AvailableBackends()) {
     const ParallelFor parallel{3, nullptr, Backwards};
     for (const size_t chunk_size : {1, 16}) {
+      if (kSlowdown > 1 && (chunk_size == 1) != (backend == Backend::kRef)) continue;
       EXPECT_TRUE(
           SameSequence(HiddenStates(model_, tokens_, backend, chunk_size, parallel), expected_));
     }

@@ -186,26 +186,28 @@ def test_equals_tokenizers_on_a_large_vocabulary(peer, family):
     ours = sluice.Tokenizer.from_json(theirs.to_str())
     assert len(ours) >= 32_000
     rng = random.Random(family)
-    for text in made.hostile_texts(rng) + texts + list(noise(made.character, rng, 3000)):
+    hostile = made.hostile_texts(rng)
+    for number, text in enumerate(hostile + texts + list(noise(made.character, rng, 3000))):
         if family == "wordpiece":
             text = without_new_marks(text)
-        for parses in (True, False):
+        # Special tokens are in the hostile texts alone: of the others each is encoded once.
+        for parses in (True, False) if number < len(hostile) else (number % 2 == 0,):
             theirs.encode_special_tokens = not parses
             expected = theirs.encode(text).ids
             assert ours.encode(text, parse_special_tokens=parses) == expected, text
         assert ours.decode(expected) == theirs.decode(expected), text
     theirs.encode_special_tokens = False
-    for _ in range(2000):
+    for number in range(2000):
         ids = [rng.randrange(len(ours)) for _ in range(rng.randint(1, 30))]
-        for skips in (True, False):
-            stream = sluice.Detokenizer(ours, skip_special_tokens=skips, utf8_errors="hf-run")
-            text = ""
-            at = 0
-            while at < len(ids):
-                size = rng.randint(1, 5)
-                text += stream.step(ids[at:at + size])[0]
-                at += size
-            assert text + stream.finish() == theirs.decode(ids, skip_special_tokens=skips)
+        skips = number % 2 == 0
+        stream = sluice.Detokenizer(ours, skip_special_tokens=skips, utf8_errors="hf-run")
+        text = ""
+        at = 0
+        while at < len(ids):
+            size = rng.randint(1, 5)
+            text += stream.step(ids[at:at + size])[0]
+            at += size
+        assert text + stream.finish() == theirs.decode(ids, skip_special_tokens=skips)
 
 
 @pytest.mark.parametrize("rule", ["nmt_nfkc", "nmt_nfkc_cf", "identity"])

@@ -10,11 +10,12 @@
 #include "tests/support/batch.h"
 #include "tests/support/chi_square.h"
 #include "tests/support/random.h"
+#include "tests/support/slowdown.h"
 
 namespace sluice::test {
 namespace {
 
-constexpr int kSteps = 200000;
+constexpr int kSteps = 200000 / kSlowdown;
 constexpr size_t kVocab = 8;
 constexpr size_t kSiblings = 5;  // the fifth takes its acceptance from another block of noise
 constexpr double kP[kVocab] = {0.15, 0.1, 0.2, 0.05, 0.15, 0.1, 0.1, 0.15};
