@@ -5,7 +5,7 @@ Every Markdown page is copied below BUILD/source, and the map docs/README.md dec
 it is a section, the links in the first column of its tables are the pages. A link to a page stays a link; one to
 another file of the repository leads to that file at SLUICE_DOCS_REPOSITORY, an address that files are appended to,
 or without one to a copy of the file in the site. The reference is made by headers.py, python_reference.py and
-command_reference.py.
+command_reference.py; notebooks become pages by notebooks.py.
 """
 
 import os
@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import command_reference  # noqa: E402
 import headers  # noqa: E402
+import notebooks  # noqa: E402
 import python_reference  # noqa: E402
 
 FENCE = re.compile(r"^ {0,3}(```+|~~~+|:::+)")
@@ -42,7 +43,7 @@ def git(root, *arguments):
 
 
 def place(name):
-    return PLACES.get(name) or name.removeprefix("docs/")
+    return PLACES.get(name) or re.sub(r"\.ipynb$", ".md", name.removeprefix("docs/"))
 
 
 def sections(text):
@@ -74,7 +75,7 @@ class Site:
     def __init__(self, root, source):
         self.root, self.source = root, source
         self.tracked = set(git(root, "ls-files", "-co", "--exclude-standard"))
-        self.pages = {name for name in self.tracked if name.endswith(".md") and (root / name).exists()
+        self.pages = {name for name in self.tracked if name.endswith((".md", ".ipynb")) and (root / name).exists()
                       and not name.startswith(".")}
         self.repository = os.environ.get("SLUICE_DOCS_REPOSITORY", "")
         self.copied = set()
@@ -95,20 +96,25 @@ class Site:
             return ""
         return self.copy(path)
 
+    def copy_extra(self, path, there):
+        """Puts a file into the site as it is."""
+        target = self.source.parent / "extra" / there
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(self.root / path, target)
+
     def copy(self, path):
         """A page with the text of a file, or the list of the files of a folder."""
         file, page = self.root / path, f"files/{path}.rst"
         target = self.source / page
         if path.endswith(".json"):  # a browser shows it as it is
             page = f"files/{path}"
-            target = self.source.parent / "extra" / page
         if path in self.copied:
             return page
         self.copied.add(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
         if path.endswith(".json"):
-            shutil.copy(file, target)
+            self.copy_extra(path, page)
             return page
+        target.parent.mkdir(parents=True, exist_ok=True)
         head = f":orphan:\n:nosearch:\n\n{path}\n{'=' * len(path)}\n\n"
         if file.is_dir():
             inside = sorted(name for name in self.tracked if name.startswith(path + "/"))
@@ -184,6 +190,9 @@ def main():
     trees = site.navigation()
     for name in sorted(site.pages):
         text = (root / name).read_text(encoding="utf-8")
+        if name.endswith(".ipynb"):
+            site.copy_extra(name, place(name).removesuffix(".md") + ".ipynb")
+            text = notebooks.as_markdown(name, text)
         site.stage(name, text + (trees if name == "docs/site/index.md" else ""))
     shutil.copytree(root / "docs/img", source / "img", dirs_exist_ok=True)
     for name in sorted(site.tracked):

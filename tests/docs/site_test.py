@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT / "docs/site"))
 
 import declarations  # noqa: E402
 import headers  # noqa: E402
+import notebooks  # noqa: E402
 import stage  # noqa: E402
 
 UNLISTED = {"docs/README.md", "docs/site/index.md"}  # the map, and the first page
@@ -37,7 +38,7 @@ def pieces(text):
 
 class Pages(unittest.TestCase):
     def test_the_map_has_every_page(self):
-        names = [name for name in stage.git(ROOT, "ls-files", "-co", "--exclude-standard", "*.md")
+        names = [name for name in stage.git(ROOT, "ls-files", "-co", "--exclude-standard", "*.md", "*.ipynb")
                  if not name.startswith(".") and (ROOT / name).exists()]
         self.assertGreater(len(names), 40)
         self.assertEqual(unlisted(names, (ROOT / "docs/README.md").read_text(encoding="utf-8")), [])
@@ -103,6 +104,22 @@ class Links(unittest.TestCase):
     def test_code_stays_as_it_is(self):
         text = "`[a](../README.md)`\n```\n[a](../README.md)\n```\n"
         self.assertEqual(self.staged(text), text)
+
+
+class Notebooks(unittest.TestCase):
+    def test_cells_and_outputs_become_markdown(self):
+        text = '''{"cells": [{"cell_type": "markdown", "source": ["# One\\n", "[a](../python.md)"]},
+            {"cell_type": "code", "source": ["print(2)"], "outputs": [{"text": ["2\\n"]}]},
+            {"cell_type": "code", "source": ["x = 3"], "outputs": []}]}'''
+        self.assertEqual(notebooks.as_markdown("docs/notebooks/one.ipynb", text),
+                         "# One\n[a](../python.md)\n\n```python\nprint(2)\n```\n\n```text\n2\n```\n\n"
+                         "```python\nx = 3\n```\n\n"
+                         '<a href="one.ipynb">This page as a notebook of Jupyter</a>\n')
+
+    def test_a_link_to_a_notebook_is_one_to_its_page(self):
+        with tempfile.TemporaryDirectory() as folder:
+            site = stage.Site(ROOT, Path(folder) / "source")
+            self.assertEqual(site.link("docs/README.md", "contents.md", "notebooks/audit.ipynb"), "notebooks/audit.md")
 
 
 class Headers(unittest.TestCase):
