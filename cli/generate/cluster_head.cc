@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <vector>
 
 #include "cli/flags/choices.h"
@@ -15,6 +16,16 @@ namespace {
 int64_t NanosecondsFrom(std::chrono::steady_clock::time_point start) {
   const auto time = std::chrono::steady_clock::now() - start;
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
+}
+
+// Of a file that does not exist.
+void CheckCanWrite(const std::string& file) {
+  std::error_code ignored;
+  const bool can_write = std::ofstream(file, std::ios::app).is_open();
+  std::filesystem::remove(file, ignored);
+  if (!can_write) {
+    ThrowInvalid("head-file", sluice::ToText(file), "a file that can be written");
+  }
 }
 
 }  // namespace
@@ -58,6 +69,7 @@ std::shared_ptr<TopKHead> ClusterHeadFor(HeadChoice choice, const std::string& f
     report.load_ns = NanosecondsFrom(begin);
     return make(std::move(clusters));
   }
+  if (!file.empty()) CheckCanWrite(file);  // before the minutes that the build takes
   research::ClusterOptions options = research::WithFineTokens({}, fine, head.weight.rows);
   options.progress = [](void* context, double share) {
     static_cast<ProgressLine*>(context)->Show("building the head's clusters",

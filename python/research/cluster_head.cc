@@ -5,6 +5,7 @@
 #include <nanobind/stl/string_view.h>
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -88,6 +89,7 @@ class PythonClusterHead {
     research::ClusterAnswer answer;
     {
       const nb::gil_scoped_release release;
+      const std::lock_guard lock(searching_);  // threads of Python; the search keeps its memory
       answer = search_->Search(hidden.view, question);
     }
     const auto ids = MakeNumpy<int32_t>({answer.ids.size()});
@@ -109,6 +111,7 @@ class PythonClusterHead {
   std::optional<Elements<const float>> bias_;
   std::optional<research::HeadClusters> clusters_;
   std::optional<research::ClusterSearch> search_;
+  std::mutex searching_;
 };
 
 constexpr const char* kClusterHeadDoc =
@@ -117,7 +120,7 @@ constexpr const char* kClusterHeadDoc =
 ``weight`` ([vocab, dim]) is divided by k-means into ``clusters``, bounded by balls ("euclidean") or
 cones ("spherical"); ``fine_tokens``, int32, get ``fine_clusters`` of their own. ``file``: read what
 ``save`` wrote for the same weights instead. The arrays are kept, not copied, and must not change.
-One thread at a time may use it. docs/research/csv-decode.md says what it gains.
+Searches of several threads go one after the other. docs/research/csv-decode.md says what it gains.
 
     >>> head = sluice.research.ClusterHead(np.eye(3, dtype=np.float32), clusters=3)
     >>> head.topk(np.array([1, 3, 2], np.float32), k=2)["ids"]

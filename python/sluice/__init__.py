@@ -133,7 +133,10 @@ def show_config() -> None:
     for backend in backends():
         print(f"{backend['name']}: {'available' if backend['available'] else backend['reason']}")
     if build["cuda"]:
-        print(f"cuda: {import_module('json').loads(_sluice.build_report())['cuda']['problem'] or 'available'}")
+        # In a process of its own: this one may fork, and CUDA does not work in a child of one that looked.
+        report = import_module("subprocess").run([import_module("sys").executable, "-m", "sluice", "--version", "--json"],
+                                                 capture_output=True, check=True).stdout
+        print(f"cuda: {import_module('json').loads(report)['cuda']['problem'] or 'available'}")
     for part, (libraries, names) in _PARTS.items():
         print(f"{part}: {'available' if names[-1] in globals() else f'built without {libraries}'}")
 

@@ -6,7 +6,6 @@ import os
 import platform
 import shutil
 import sys
-import sysconfig
 from importlib import metadata
 
 from sluice import _sluice
@@ -31,8 +30,15 @@ def report():
 
 
 def command():
-    own = os.path.join(sysconfig.get_path("scripts"), "sluice")
-    return own if os.access(own, os.X_OK) else shutil.which("sluice")
+    """That of this package, which another package's of the same name is not; else the one on the PATH."""
+    try:
+        files = metadata.files("sluice-llm") or ()
+    except metadata.PackageNotFoundError:
+        files = ()
+    for file in files:
+        if file.name == "sluice" and os.access(own := os.path.realpath(file.locate()), os.X_OK):
+            return own
+    return shutil.which("sluice")
 
 
 def main():

@@ -47,7 +47,7 @@ ClusterOptions WithFineTokens(const ClusterOptions& options, std::span<const int
                               int64_t vocab) {
   ClusterOptions fine = options;
   const int64_t count = std::ssize(tokens);
-  fine.clusters = std::clamp<int64_t>(vocab - count, 1, options.clusters);
+  fine.clusters = std::clamp<int64_t>(vocab - count, 1, std::max<int64_t>(options.clusters, 1));
   if (tokens.empty()) return fine;
   fine.fine_tokens = tokens;
   fine.fine_clusters = std::clamp<int64_t>(2 * options.clusters * count / vocab, 1, count);
