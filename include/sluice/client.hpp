@@ -82,6 +82,8 @@ struct ClientOutput {
   std::string_view parameter = {};
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;  // so far, up to and with the one that ended it
+  // With an end that the engine found: of the prompt's, as OutputRow has them; else -1.
+  int64_t cached_tokens = -1;
 };
 
 enum class EngineHealth : uint8_t {

@@ -105,6 +105,8 @@ struct OutputRow {
   // the request, which would be refused again; the others: of the engine, now.
   ErrorCode code = ErrorCode::kInvalidValue;
   std::string_view parameter = {};  // that was refused; empty: none of them
+  // With an end: tokens of the prompt that were not read, because a cache had them; -1: not known.
+  int64_t cached_tokens = -1;
 };
 // "invalid_value", "invalid_type", "unavailable", "exhausted".
 std::string_view Name(ErrorCode code);

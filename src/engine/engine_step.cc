@@ -277,6 +277,7 @@ void Engine::Impl::AddLogprobs(const LiveRequest& request, const StepRowResult& 
 void Engine::Impl::Give(LiveRequest& request, const OutputRow& row) {
   if (!request.is_silent) outputs_.push_back({.client = request.client, .row = row});
   if (row.end == GenerationEnd::kNone) return;
+  if (!request.is_silent) outputs_.back().row.cached_tokens = request.cached;
   schedule_.Remove(request);
   ++counters_.ended;
   if (row.end == GenerationEnd::kRejected) ++counters_.rejected;

@@ -68,6 +68,7 @@ struct LiveRequest {
   bool was_admitted = false;
   int32_t refusals = 0;                    // steps in which it had its turn and did not fit
   int32_t slot = -1;                       // from the first admission to the end
+  int64_t cached = 0;                      // tokens that its first admission found in the cache
   int64_t pages = 0;                       // of the cache, that it has, the shared ones among them
   std::vector<int32_t> shared_pages = {};  // the first ones; see PrefixCache
   int64_t most_pages = 0;                  // that it can come to need

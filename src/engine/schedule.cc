@@ -317,6 +317,7 @@ bool Schedule::Admit(LiveRequest& request, PlannedStep& step) {
   to_grow_ += std::min(each, request.most_pages - pages);
   if (!request.was_admitted) {
     request.was_admitted = true;
+    request.cached = cached;
     request.slot = free_slots_.back();
     free_slots_.pop_back();
     step.begun.push_back({.slot = request.slot,

@@ -9,6 +9,8 @@ namespace {
 // In the order of Route.
 constexpr RouteRow kRoutes[] = {
     {Route::kPage, "/", "/", false, false},
+    {Route::kOpenApi, "/openapi.json", "/openapi.json", false, false},
+    {Route::kDocs, "/docs", "/docs", false, false},
     {Route::kCompletions, "/v1/completions", "/v1/completions", true, true},
     {Route::kChatCompletions, "/v1/chat/completions", "/v1/chat/completions", true, true},
     {Route::kModels, "/v1/models", "/v1/models", false, true},

@@ -10,6 +10,8 @@ namespace sluice::server {
 
 enum class Route : uint8_t {
   kPage,
+  kOpenApi,
+  kDocs,
   kCompletions,
   kChatCompletions,
   kModels,

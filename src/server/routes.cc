@@ -9,6 +9,7 @@
 #include "server/access_log.h"
 #include "server/api/request/tokens_request.h"
 #include "server/error_response.h"
+#include "server/page/openapi.h"
 #include "server/page/page.h"
 #include "server/tokens.h"
 #include "server/tracked_answer.h"
@@ -232,6 +233,12 @@ std::unique_ptr<Answer> Routes::Dispatch(const RouteRow& row, Exchange& exchange
       return services_.Measure(exchange);
     case Route::kPage:
       exchange.Respond(Page());
+      return nullptr;
+    case Route::kOpenApi:
+      exchange.Respond({.body = OpenApiText()});
+      return nullptr;
+    case Route::kDocs:
+      exchange.Respond(DocsPage());
       return nullptr;
     case Route::kModels:
       exchange.Respond(ModelList(state_));

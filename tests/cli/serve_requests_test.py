@@ -96,6 +96,28 @@ class Requests(unittest.TestCase):
                 self.assertEqual(ids("hi", "hi").count(token), 3)
                 self.assertEqual(ids(forged).count(token), 2)
 
+    def test_usage_says_what_of_a_prompt_was_in_the_cache(self):
+        body = {"prompt": "the king said to the old woman " * 20, "max_tokens": 2, "n": 2}
+        with serve() as server:
+            def usage(**more):
+                if more.get("stream"):
+                    return list(server.stream("/v1/completions", {**body, **more}))[-2]["usage"]
+                return server.post("/v1/completions", {**body, **more})[2]["usage"]
+
+            first = usage()
+            self.assertEqual(first["prompt_tokens_details"], {"cached_tokens": 0})
+            for more in ({}, {"stream": True, "stream_options": {"include_usage": True}}):
+                again = usage(**more)
+                cached = again["prompt_tokens_details"]["cached_tokens"]
+                self.assertGreater(2 * cached, again["prompt_tokens"])
+                self.assertLess(cached, again["prompt_tokens"])
+                self.assertEqual(again["prompt_tokens"], first["prompt_tokens"])
+            twice = usage(prompt=[body["prompt"], body["prompt"]])
+            self.assertEqual(twice["prompt_tokens_details"]["cached_tokens"], 2 * cached)
+            # Log-probabilities of a prompt need all of it to be read.
+            self.assertEqual(usage(prompt_logprobs=1)["prompt_tokens_details"],
+                             {"cached_tokens": 0})
+
     def test_special_tokens_in_content_are_refused(self):
         text = SPECIAL["content"]
         with serve("--refuse-special-tokens-in-content") as server:

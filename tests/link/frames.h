@@ -239,6 +239,7 @@ class RandomFrames {
       row.code = static_cast<ErrorCode>(random_.Below(4));
       data.parameter = Text();
       row.parameter = data.parameter;
+      row.cached_tokens = random_.Below(2) == 0 ? -1 : random_.Below(100'000);
     }
   }
 
@@ -279,7 +280,7 @@ inline bool IsSame(const OutputRow& a, const OutputRow& b) {
          std::ranges::equal(a.prompt.ids, b.prompt.ids) &&
          std::ranges::equal(a.prompt.values, b.prompt.values) && a.end == b.end &&
          a.status == b.status && a.message == b.message && a.code == b.code &&
-         a.parameter == b.parameter;
+         a.parameter == b.parameter && a.cached_tokens == b.cached_tokens;
 }
 
 // What was read, written again.

@@ -38,6 +38,7 @@ class HeldRows {
     held.row.end = row.end;
     held.row.status = row.status;
     held.row.code = row.code;
+    held.row.cached_tokens = row.cached_tokens;
     held.message += row.message;
     held.parameter += row.parameter;
     tokens_ += std::ssize(row.ids);
@@ -120,6 +121,7 @@ class HeldRows {
       some.end = row.end;
       some.status = row.status;
       some.code = row.code;
+      some.cached_tokens = row.cached_tokens;
       some.message = message;
       some.parameter = parameter;
       return some;

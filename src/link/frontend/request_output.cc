@@ -76,6 +76,7 @@ void RequestOutput::Begin(RequestId id, const EngineRequest& request, OutputMode
   status_ = RowStatus::kOk;
   Empty(message_);
   code_ = ErrorCode::kInvalidValue;
+  cached_tokens_ = -1;
   Empty(parameter_);
 }
 
@@ -143,6 +144,7 @@ void RequestOutput::TakeWhole(const OutputRow& row) {
     EndAs(is_found ? found : row.end, row.message);
     status_ = row.status;
     code_ = row.code;
+    cached_tokens_ = row.cached_tokens;
     parameter_.assign(row.parameter);
   } else {
     has_disagreed_ = true;
@@ -212,7 +214,8 @@ ClientOutput RequestOutput::NextOutput() {
                          .code = code_,
                          .parameter = parameter_,
                          .prompt_tokens = prompt_tokens_,
-                         .output_tokens = tokens_};
+                         .output_tokens = tokens_,
+                         .cached_tokens = cached_tokens_};
   columns_.SetPart(output, 0, static_cast<size_t>(released_ - first_));
   if (end_ == GenerationEnd::kStopString) {
     output.stop = stream_->stops().stops()[static_cast<size_t>(stop_)];

@@ -103,6 +103,7 @@ class RequestOutput {
   RowStatus status_ = RowStatus::kOk;
   std::string message_;
   ErrorCode code_ = ErrorCode::kInvalidValue;
+  int64_t cached_tokens_ = -1;
   std::string parameter_;
 };
 

@@ -21,7 +21,7 @@ inline constexpr size_t kRowFields = 4;
 inline constexpr size_t kLogprobFields = 5;
 inline constexpr size_t kPromptFields = 6;
 inline constexpr size_t kEndFields = 4;
-inline constexpr size_t kReasonFields = 2;  // one of these: no size of a row is left for two
+inline constexpr size_t kReasonFields = 3;  // one of these: no size of a row is left for two
 
 inline constexpr size_t kParamsFields = 0
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) +1

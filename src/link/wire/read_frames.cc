@@ -219,6 +219,7 @@ void ReadRow(FrameReader& reader, OutputRow& row, EngineFrame& frame) {
     reader.ArrayOf(kReasonFields);
     Read(reader, row.code);
     row.parameter = ReadInto(reader, frame.messages);
+    row.cached_tokens = reader.Integer<int64_t>(0, kMost) - 1;
   }
 }
 

@@ -210,6 +210,7 @@ class FrameWriter {
       Array(kReasonFields);
       Put(row.code);
       Put(row.parameter);
+      Put(row.cached_tokens + 1);
     }
   }
   void Put(const EngineInfo& info) {

@@ -41,6 +41,11 @@ inline void AppendUsage(std::string& out, const Usage& usage) {
   AppendNumber(out, usage.completion_tokens);
   out.append(R"(,"total_tokens":)");
   AppendNumber(out, usage.prompt_tokens + usage.completion_tokens);
+  if (usage.cached_tokens >= 0) {
+    out.append(R"(,"prompt_tokens_details":{"cached_tokens":)");
+    AppendNumber(out, usage.cached_tokens);
+    out.push_back('}');
+  }
   out.push_back('}');
 }
 

@@ -118,6 +118,7 @@ void LiveExchange::Submit(PreparedRequest& request) {
     ++loop_->counters.choices_running;
     loop_->choices.Insert(choice.request, choice);
   }
+  prompts_uncounted_ = prompts_.size();
   for (PreparedPrompt& prompt : prompts_) {
     prompt_tokens_ += std::ssize(prompt.ids);
     if (!asked_.returns_token_ids && !asked_.prompt_logprobs.has_value()) prompt.ids = {};
@@ -190,6 +191,10 @@ void LiveExchange::NoteEnd(Choice& choice, const ClientOutput& output) {
       NameGrammarField(asked_, *failure_);
     }
     return;
+  }
+  if (output.cached_tokens >= 0 && choice.index % asked_.n == 0) {
+    cached_tokens_ += output.cached_tokens;
+    --prompts_uncounted_;
   }
   choice.stop.assign(output.stop);
   if (output.end != GenerationEnd::kStopToken) return;

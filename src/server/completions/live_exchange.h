@@ -70,7 +70,9 @@ class LiveExchange final : public Answer {
   ChoiceDelta FrontOf(const Choice& choice) const;
   ChoiceDelta DeltaOf(const Choice& choice) const;
   ChoiceEnd EndOf(const Choice& choice) const;
-  Usage usage() const { return {prompt_tokens_, completion_tokens_}; }
+  Usage usage() const {
+    return {prompt_tokens_, completion_tokens_, prompts_uncounted_ == 0 ? cached_tokens_ : -1};
+  }
   std::optional<Usage> usage_so_far() const;
 
   std::shared_ptr<LoopState> loop_;
@@ -93,6 +95,8 @@ class LiveExchange final : public Answer {
   size_t choices_unwritten_ = 0;
   int64_t prompt_tokens_ = 0;
   int64_t completion_tokens_ = 0;
+  int64_t cached_tokens_ = 0;     // of the first choice of each prompt
+  size_t prompts_uncounted_ = 0;  // of which it is not known
   std::optional<ApiError> failure_;
 
   std::optional<StreamWriter> writer_;

@@ -3,7 +3,9 @@
 #include "json/read_param.h"
 #include "server/api/request/chat_input.h"
 #include "server/api/request/field_names.h"
+#include "server/api/request/field_schemas.h"
 #include "server/api/request/grammar_fields.h"
+#include "server/api/request/param_schemas.h"
 #include "server/api/request/request_fields.h"
 #include "server/api/request/unsupported.h"
 #include "support/number.h"
@@ -132,64 +134,75 @@ void ReadPrompt(Draft& to, const RequestValue& value) {
 }
 
 constexpr RequestField<Draft> kCommonFields[] = {
-    {"model", [](Draft& to, const RequestValue& v) { to.request.model = v.Text(); }},
-    {"n",
+    {"model", R"({"type":"string"})",
+     [](Draft& to, const RequestValue& v) { to.request.model = v.Text(); }},
+    {"n", R"({"type":"integer","minimum":1,"maximum":128})",
      [](Draft& to, const RequestValue& v) {
        to.request.n = v.Integer<int32_t>(UpTo(to.limits.choices, 1));
      }},
-    {"stream", [](Draft& to, const RequestValue& v) { to.request.streams = v.Boolean(); }},
-    {"stream_options", ReadStreamOptions},
-    {"stop", ReadStop},
-    {"seed", ReadSeed},
-    {"temperature", ReadTemperature},
-    {"max_tokens",
+    {"stream", R"({"type":"boolean"})",
+     [](Draft& to, const RequestValue& v) { to.request.streams = v.Boolean(); }},
+    {"stream_options",
+     R"({"type":"object","properties":{"include_usage":{"type":"boolean"},"continuous_usage_stats":{"type":"boolean"}}})",
+     ReadStreamOptions},
+    {"stop",
+     R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"string"},"maxItems":16}]})",
+     ReadStop},
+    {"seed", R"({"type":"integer","minimum":-1,"maximum":18446744073709551615})", ReadSeed},
+    {"temperature", R"({"type":"number","minimum":0,"maximum":2})", ReadTemperature},
+    {"max_tokens", R"({"type":"integer","minimum":0,"maximum":2147483647})",
      [](Draft& to, const RequestValue& v) {
        to.max_tokens = v.Integer<int64_t>(UpTo(kMostTokens));
      }},
-    {"max_completion_tokens",
+    {"max_completion_tokens", R"({"type":"integer","minimum":0,"maximum":2147483647})",
      [](Draft& to, const RequestValue& v) {
        to.max_completion_tokens = v.Integer<int64_t>(UpTo(kMostTokens));
      }},
-    {"prompt_logprobs",
+    {"prompt_logprobs", R"({"type":"integer","minimum":0,"maximum":20})",
      [](Draft& to, const RequestValue& v) {
        to.request.prompt_logprobs = v.Integer<int32_t>(UpTo(to.limits.logprobs));
      }},
-    {"echo", [](Draft& to, const RequestValue& v) { to.request.echo = v.Boolean(); }},
-    {"ignore_eos", [](Draft& to, const RequestValue& v) { to.request.ignores_end = v.Boolean(); }},
-    {"include_stop_str_in_output",
+    {"echo", R"({"type":"boolean"})",
+     [](Draft& to, const RequestValue& v) { to.request.echo = v.Boolean(); }},
+    {"ignore_eos", R"({"type":"boolean"})",
+     [](Draft& to, const RequestValue& v) { to.request.ignores_end = v.Boolean(); }},
+    {"include_stop_str_in_output", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) { to.request.text.include_stop = v.Boolean(); }},
-    {"skip_special_tokens",
+    {"skip_special_tokens", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) {
        to.request.text.detokenizer.skip_special_tokens = v.Boolean();
      }},
-    {"spaces_between_special_tokens",
+    {"spaces_between_special_tokens", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) {
        to.request.text.detokenizer.spaces_between_special_tokens = v.Boolean();
      }},
-    {"return_token_ids",
+    {"return_token_ids", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) { to.request.returns_token_ids = v.Boolean(); }},
-    {"add_special_tokens",
+    {"add_special_tokens", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) { to.request.adds_special_tokens = v.Boolean(); }},
-    {"parse_special_tokens",
+    {"parse_special_tokens", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) { to.request.parses_special_tokens = v.Boolean(); }},
-    {"stream_interval",
+    {"stream_interval", R"({"type":"integer","minimum":1,"maximum":2147483647})",
      [](Draft& to, const RequestValue& v) {
        to.request.stream_interval = v.Integer<int64_t>(UpTo(kMostTokens, 1));
      }},
-    {"priority",
+    {"priority", R"({"type":"integer","minimum":-2147483648,"maximum":2147483647})",
      [](Draft& to, const RequestValue& v) {
        to.request.priority = v.Integer<int32_t>(UpTo(INT32_MAX, INT32_MIN));
      }},
-    {"truncate_prompt_tokens", ReadTruncation},
+    {"truncate_prompt_tokens", R"({"type":"integer","minimum":-1,"maximum":2147483647})",
+     ReadTruncation},
 };
 
 constexpr RequestField<Draft> kCompletionFields[] = {
-    {"prompt", ReadPrompt},
-    {"best_of",
+    {"prompt",
+     R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647}},{"type":"array","items":{"type":"string"},"maxItems":128},{"type":"array","items":{"type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647}},"maxItems":128}]})",
+     ReadPrompt},
+    {"best_of", R"({"type":"integer","minimum":1,"maximum":128})",
      [](Draft& to, const RequestValue& v) {
        to.best_of = v.Integer<int32_t>(UpTo(to.limits.choices, 1));
      }},
-    {"logprobs",
+    {"logprobs", R"({"type":"integer","minimum":0,"maximum":20})",
      [](Draft& to, const RequestValue& v) {
        to.request.logprobs = v.Integer<int32_t>(UpTo(to.limits.logprobs));
      }},
@@ -202,17 +215,20 @@ constexpr void (*kReadTool)(Draft&, const RequestValue&) = [](Draft& to, const R
   ReadToolField(to.request.tools, v);
 };
 constexpr RequestField<Draft> kChatFields[] = {
-    {"messages", kReadChat},
-    {"add_generation_prompt", kReadChat},
-    {"continue_final_message", kReadChat},
-    {"chat_template_kwargs", kReadChat},
-    {"tools", kReadTool},
-    {"tool_choice", kReadTool},
-    {"parallel_tool_calls", kReadTool},
-    {"include_reasoning", kReadTool},
-    {"separate_reasoning", kReadTool},
-    {"logprobs", [](Draft& to, const RequestValue& v) { to.has_logprobs = v.Boolean(); }},
-    {"top_logprobs",
+    {"messages",
+     R"({"type":"array","items":{"type":"object","properties":{"role":{"type":"string"}},"required":["role"]}})",
+     kReadChat},
+    {"add_generation_prompt", R"({"type":"boolean"})", kReadChat},
+    {"continue_final_message", R"({"type":"boolean"})", kReadChat},
+    {"chat_template_kwargs", R"({"type":"object"})", kReadChat},
+    {"tools", R"({"type":"array","items":{"type":"object"}})", kReadTool},
+    {"tool_choice", R"({"anyOf":[{"type":"string"},{"type":"object"}]})", kReadTool},
+    {"parallel_tool_calls", R"({"type":"boolean"})", kReadTool},
+    {"include_reasoning", R"({"type":"boolean"})", kReadTool},
+    {"separate_reasoning", R"({"type":"boolean"})", kReadTool},
+    {"logprobs", R"({"type":"boolean"})",
+     [](Draft& to, const RequestValue& v) { to.has_logprobs = v.Boolean(); }},
+    {"top_logprobs", R"({"type":"integer","minimum":0,"maximum":20})",
      [](Draft& to, const RequestValue& v) {
        to.top_logprobs = v.Integer<int32_t>(UpTo(to.limits.logprobs));
      }},
@@ -309,6 +325,20 @@ std::vector<std::string_view> KnownNames(Api api) {
 }
 
 }  // namespace
+
+std::vector<FieldSchema> CompletionSchemas(Api api) {
+  using Fields = std::span<const RequestField<Draft>>;
+  std::vector<FieldSchema> schemas;
+  AddSchemas(api == Api::kChat ? Fields(kChatFields) : Fields(kCompletionFields), schemas);
+  AddSchemas(Fields(kCommonFields), schemas);
+  for (const std::string_view name : GrammarFields()) {
+    schemas.push_back({name, R"({"description":"what the output must be"})"});
+  }
+  for (FieldSchema& param : ParamSchemas()) {
+    if (Find(api, param.name) == nullptr) schemas.push_back(std::move(param));
+  }
+  return schemas;
+}
 
 CompletionRequest ParseCompletionRequest(Api api, std::string_view body,
                                          const SamplingParams& defaults,

@@ -13,8 +13,22 @@ namespace sluice::server {
 template <typename T>
 struct RequestField {
   std::string_view name;
+  std::string_view schema;  // JSON Schema of its values but null; empty: it is refused
   void (*read)(T& to, const RequestValue& value);
 };
+
+// For /openapi.json.
+struct FieldSchema {
+  std::string_view name;
+  std::string schema;
+};
+
+template <typename T>
+void AddSchemas(std::span<const RequestField<T>> fields, std::vector<FieldSchema>& to) {
+  for (const RequestField<T>& field : fields) {
+    if (!field.schema.empty()) to.push_back({field.name, std::string(field.schema)});
+  }
+}
 
 template <typename T>
 const RequestField<T>* FieldOf(std::span<const RequestField<T>> fields, std::string_view name) {

@@ -3,6 +3,7 @@
 #include "server/api/json_text.h"
 #include "server/api/request/chat_input.h"
 #include "server/api/request/field_names.h"
+#include "server/api/request/field_schemas.h"
 #include "server/api/request/request_fields.h"
 #include "server/api/request/unsupported.h"
 #include "server/api/response/logprobs_json.h"
@@ -21,20 +22,24 @@ struct TokenizeDraft {
 constexpr void (*kReadTokenizeChat)(TokenizeDraft&, const RequestValue&) =
     [](TokenizeDraft& to, const RequestValue& v) { ReadChatField(to.chat, v); };
 constexpr RequestField<TokenizeDraft> kTokenizeFields[] = {
-    {"model", [](TokenizeDraft& to, const RequestValue& v) { to.request.model = v.Text(); }},
-    {"prompt", [](TokenizeDraft& to, const RequestValue& v) { to.prompt = v.Text(); }},
-    {"add_special_tokens",
+    {"model", R"({"type":"string"})",
+     [](TokenizeDraft& to, const RequestValue& v) { to.request.model = v.Text(); }},
+    {"prompt", R"({"type":"string"})",
+     [](TokenizeDraft& to, const RequestValue& v) { to.prompt = v.Text(); }},
+    {"add_special_tokens", R"({"type":"boolean"})",
      [](TokenizeDraft& to, const RequestValue& v) { to.adds_special_tokens = v.Boolean(); }},
-    {"parse_special_tokens",
+    {"parse_special_tokens", R"({"type":"boolean"})",
      [](TokenizeDraft& to, const RequestValue& v) { to.parses_special_tokens = v.Boolean(); }},
-    {"return_token_strs",
+    {"return_token_strs", R"({"type":"boolean"})",
      [](TokenizeDraft& to, const RequestValue& v) { to.request.returns_token_strs = v.Boolean(); }},
-    {"messages", kReadTokenizeChat},
-    {"add_generation_prompt", kReadTokenizeChat},
-    {"continue_final_message", kReadTokenizeChat},
-    {"chat_template_kwargs", kReadTokenizeChat},
-    {"tools", [](TokenizeDraft&, const RequestValue& v) { RefuseUnsupported(v); }},
-    {"chat_template", [](TokenizeDraft&, const RequestValue& v) { RefuseUnsupported(v); }},
+    {"messages",
+     R"({"type":"array","items":{"type":"object","properties":{"role":{"type":"string"}},"required":["role"]}})",
+     kReadTokenizeChat},
+    {"add_generation_prompt", R"({"type":"boolean"})", kReadTokenizeChat},
+    {"continue_final_message", R"({"type":"boolean"})", kReadTokenizeChat},
+    {"chat_template_kwargs", R"({"type":"object"})", kReadTokenizeChat},
+    {"tools", R"()", [](TokenizeDraft&, const RequestValue& v) { RefuseUnsupported(v); }},
+    {"chat_template", R"()", [](TokenizeDraft&, const RequestValue& v) { RefuseUnsupported(v); }},
 };
 
 struct DetokenizeDraft {
@@ -43,8 +48,9 @@ struct DetokenizeDraft {
 };
 
 constexpr RequestField<DetokenizeDraft> kDetokenizeFields[] = {
-    {"model", [](DetokenizeDraft& to, const RequestValue& v) { to.request.model = v.Text(); }},
-    {"tokens",
+    {"model", R"({"type":"string"})",
+     [](DetokenizeDraft& to, const RequestValue& v) { to.request.model = v.Text(); }},
+    {"tokens", R"({"type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647}})",
      [](DetokenizeDraft& to, const RequestValue& v) {
        to.request.tokens = v.Ids();
        to.has_tokens = true;
@@ -80,6 +86,18 @@ void AppendModel(std::string& out, const ModelCard& card) {
 }
 
 }  // namespace
+
+std::vector<FieldSchema> TokenizeSchemas() {
+  std::vector<FieldSchema> schemas;
+  AddSchemas<TokenizeDraft>(kTokenizeFields, schemas);
+  return schemas;
+}
+
+std::vector<FieldSchema> DetokenizeSchemas() {
+  std::vector<FieldSchema> schemas;
+  AddSchemas<DetokenizeDraft>(kDetokenizeFields, schemas);
+  return schemas;
+}
 
 TokenizeRequest ParseTokenizeRequest(std::string_view body, bool refuses_unknown) {
   TokenizeDraft draft;

@@ -43,6 +43,7 @@ struct ChoiceEnd {
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
+  int64_t cached_tokens = -1;  // of the prompts'; -1: not known
 };
 
 // "stop", "tool_calls" or "length".
