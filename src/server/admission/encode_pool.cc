@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
+#include <compare>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -27,40 +28,60 @@ struct Job {
   int64_t bytes = 0;
 };
 
-// Jobs of groups in turn: the rule of the engine (engine/turns.h), in bytes. O(log(groups)).
-class Turns {
+// Jobs of groups in turn, by the bytes that each was given: a group that comes back while others
+// wait goes on from what it had. O(log(groups)).
+class GroupQueue {
  public:
-  bool IsEmpty() const { return order_.empty(); }
+  bool IsEmpty() const { return waiting_.empty(); }
   void Push(uint64_t group, Job job) {
-    Group& its = groups_[group];
-    if (its.jobs.empty()) order_.insert({its.served = level_, group});
-    its.jobs.push_back(std::move(job));
+    const auto [found, is_new] = groups_.try_emplace(group);
+    Group& to = found->second;
+    try {
+      to.jobs.push_back(std::move(job));
+      if (is_new) to.place = waiting_.insert({level_, ++arrivals_, group}).first;
+    } catch (...) {
+      if (is_new) groups_.erase(found);
+      throw;
+    }
+    if (is_new || to.jobs.size() > 1) return;
+    auto node = idle_.extract(to.place);
+    node.value() = {std::max(level_, node.value().served), ++arrivals_, group};
+    to.place = waiting_.insert(std::move(node)).position;
   }
+  // Of a queue that is not empty. Allocates nothing.
   Job Pop() {
-    const auto [served, group] = *order_.begin();
-    order_.erase(order_.begin());
-    level_ = served;
-    const auto found = groups_.find(group);
-    Group& its = found->second;
-    Job job = std::move(its.jobs.front());
-    its.jobs.pop_front();
-    its.served += job.bytes;
-    if (its.jobs.empty()) {
-      groups_.erase(found);
-    } else {
-      order_.insert({its.served, group});
+    auto node = waiting_.extract(waiting_.begin());
+    Place& place = node.value();
+    Group& from = groups_.find(place.group)->second;
+    Job job = std::move(from.jobs.front());
+    from.jobs.pop_front();
+    level_ = place.served;
+    place.served += job.bytes;
+    place.arrival = ++arrivals_;
+    from.place = (from.jobs.empty() ? idle_ : waiting_).insert(std::move(node)).position;
+    while (!idle_.empty() && (waiting_.empty() || idle_.begin()->served <= level_)) {
+      groups_.erase(idle_.begin()->group);
+      idle_.erase(idle_.begin());
     }
     return job;
   }
 
  private:
+  struct Place {
+    int64_t served;    // bytes that the group was given, and those of others before it came
+    uint64_t arrival;  // decides between equal ones
+    uint64_t group;
+    auto operator<=>(const Place&) const = default;
+  };
   struct Group {
     std::deque<Job> jobs;
-    int64_t served = 0;  // bytes, and those of others before it came
+    std::set<Place>::iterator place;
   };
-  std::unordered_map<uint64_t, Group> groups_;         // with jobs
-  std::set<std::pair<int64_t, uint64_t>> order_ = {};  // of these, by what they were given
-  int64_t level_ = 0;  // what the group had been given that was served last
+  std::unordered_map<uint64_t, Group> groups_;
+  std::set<Place> waiting_;  // of groups with jobs
+  std::set<Place> idle_;     // of groups without, which were given more than the level
+  int64_t level_ = 0;        // what the group had been given that was served last
+  uint64_t arrivals_ = 0;
 };
 
 }  // namespace
@@ -113,8 +134,8 @@ class EncodePool::Impl {
 
   std::mutex mutex_;
   std::condition_variable_any added_;
-  Turns short_;
-  Turns long_;
+  GroupQueue short_;
+  GroupQueue long_;
   int32_t long_running_ = 0;
   const int32_t most_long_;
   std::vector<std::jthread> threads_;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -69,13 +70,19 @@ TEST(EncodePool, AShortJobDoesNotWaitForLongOnes) {
 TEST(EncodePool, GroupsHaveTheirJobsInTurn) {
   boost::asio::io_context loop;
   auto guard = boost::asio::make_work_guard(loop);
-  std::promise<void> all_wait;
+  std::promise<void> has_begun, all_wait;
   std::string order;  // of one thread
   EncodePool pool(1);
   const auto run = [&](std::string_view name, size_t bytes, uint64_t group) {
     pool.Run([&order, name] { order += name; }, loop.get_executor(), [] {}, bytes, group);
   };
-  pool.Run([&] { all_wait.get_future().wait(); }, loop.get_executor(), [] {}, 1, 9);
+  pool.Run(
+      [&] {
+        has_begun.set_value();
+        all_wait.get_future().wait();
+      },
+      loop.get_executor(), [] {}, 1, 9);
+  has_begun.get_future().wait();
   for (int i = 0; i < 4; ++i) run("a", 100'000, 1);
   for (int i = 0; i < 3; ++i) run("b", 40'000, 2);
   for (int i = 0; i < 2; ++i) run("L", 9'000'000, 3);  // a long one goes after all others
@@ -84,6 +91,37 @@ TEST(EncodePool, GroupsHaveTheirJobsInTurn) {
   all_wait.set_value();
   loop.run();
   EXPECT_EQ(order, "abbbaaaLML");
+}
+
+// A client with one request in hand and another one that waits: each of its jobs is pushed while
+// the one before runs, so that the group is never without one when it is looked at.
+TEST(EncodePool, AGroupThatComesBackGoesOnFromWhatItHad) {
+  boost::asio::io_context loop;
+  auto guard = boost::asio::make_work_guard(loop);
+  std::promise<void> has_begun, all_wait;
+  std::string order;  // of one thread
+  int left = 4;
+  EncodePool pool(1);
+  std::function<void()> back = [&] {
+    order += "B";
+    if (--left > 0) pool.Run(back, loop.get_executor(), [] {}, 900'000, 2);
+  };
+  pool.Run(
+      [&] {
+        has_begun.set_value();
+        all_wait.get_future().wait();
+      },
+      loop.get_executor(), [] {}, 1, 9);
+  has_begun.get_future().wait();
+  for (int i = 0; i < 20; ++i) {
+    pool.Run([&] { order += "a"; }, loop.get_executor(), [] {}, 100'000, 1);
+  }
+  pool.Run(back, loop.get_executor(), [] {}, 900'000, 2);
+  pool.Run([] {}, loop.get_executor(), [&] { guard.reset(); }, 90'000'000, 3);  // last
+  all_wait.set_value();
+  loop.run();
+  // Nine of 100 kB for each of 900 kB.
+  EXPECT_EQ(order, "aB" + std::string(8, 'a') + "B" + std::string(9, 'a') + "B" + "aaB");
 }
 
 // The job in hand ends the pool's last wait itself, when the pool's end was asked for.
