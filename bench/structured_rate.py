@@ -9,7 +9,9 @@ runs, with the schema and without, is made in turns; `share` is the median of th
 counts the draws that came before their mask was filled.
 
 With the packages xgrammar and torch, what xgrammar's own Python calls take for a token of the same
-schema and vocabulary is measured in the same run: accept_token and fill_next_token_bitmask.
+schema and vocabulary is measured in the same run: accept_token and fill_next_token_bitmask. With them
+tokens of the built-in model's texts are counted too: those that were the only one allowed (`alone`), and
+those within bytes that every continuation begins with (`forced`).
 """
 
 import argparse
@@ -91,35 +93,40 @@ def measure(sluice: str, folder: str, engines: list, batches: list, runs: int) -
     return rows
 
 
-def xgrammar_rows(model: str, tokens: int = 1000) -> list:
-    """xgrammar's Python calls over the model's vocabulary: what a token of one text takes."""
-    try:
+class Peer:
+    """xgrammar's Python calls over the model's vocabulary."""
+
+    def __init__(self, model: str):
         import numpy
         import torch
         import xgrammar
-    except ImportError as missing:
-        print(f"without xgrammar's Python calls: {missing}")
-        return []
-    torch.set_num_threads(1)
-    with open(f"{model}/tokenizer.json", encoding="utf-8") as file:
-        ids = json.load(file)["model"]["vocab"]
-    vocabulary = sorted(ids, key=ids.get)
-    info = xgrammar.TokenizerInfo(vocabulary, vocab_type=xgrammar.VocabType.BYTE_LEVEL, stop_token_ids=[0])
-    compiler = xgrammar.GrammarCompiler(info)
-    bitmask = xgrammar.allocate_token_bitmask(1, len(vocabulary))
-    rows = []
-    for name, schema in SCHEMAS.items():
+        torch.set_num_threads(1)
+        with open(f"{model}/tokenizer.json", encoding="utf-8") as file:
+            ids = json.load(file)["model"]["vocab"]
+        self.numpy, self.xgrammar, self.tokens = numpy, xgrammar, sorted(ids, key=ids.get)
+        info = xgrammar.TokenizerInfo(self.tokens, vocab_type=xgrammar.VocabType.BYTE_LEVEL, stop_token_ids=[0])
+        self.compiler = xgrammar.GrammarCompiler(info)
+        self.bitmask = xgrammar.allocate_token_bitmask(1, len(self.tokens))
+
+    def compile(self, schema: dict):
+        return self.compiler.compile_json_schema(json.dumps(schema), any_whitespace=True, max_whitespace_cnt=1)
+
+    def allowed(self):
+        bits = self.numpy.unpackbits(self.bitmask[0].numpy().view(self.numpy.uint8), bitorder="little")
+        return self.numpy.flatnonzero(bits[:len(self.tokens)])
+
+    def times(self, name: str, tokens: int = 1000) -> dict:
+        """What a token of one random text takes."""
         begin = time.perf_counter_ns()
-        grammar = compiler.compile_json_schema(json.dumps(schema), any_whitespace=True, max_whitespace_cnt=1)
+        grammar = self.compile(SCHEMAS[name])
         row = {"bench": "structured", "task": "xgrammar in Python", "schema": name, "batch": 1,
                "compile_ns": time.perf_counter_ns() - begin}
-        matcher, chosen, fill_ns, accept_ns = xgrammar.GrammarMatcher(grammar), random.Random(1), [], []
+        matcher, chosen, fill_ns, accept_ns = self.xgrammar.GrammarMatcher(grammar), random.Random(1), [], []
         for _ in range(tokens):
             begin = time.perf_counter_ns()
-            matcher.fill_next_token_bitmask(bitmask)
+            matcher.fill_next_token_bitmask(self.bitmask)
             fill_ns.append(time.perf_counter_ns() - begin)
-            bits = numpy.unpackbits(bitmask[0].numpy().view(numpy.uint8), bitorder="little")
-            token = int(chosen.choice(numpy.flatnonzero(bits[:len(vocabulary)])))
+            token = int(chosen.choice(self.allowed()))
             begin = time.perf_counter_ns()
             matcher.accept_token(token)
             accept_ns.append(time.perf_counter_ns() - begin)
@@ -127,8 +134,40 @@ def xgrammar_rows(model: str, tokens: int = 1000) -> list:
             row[f"{field}_ns"] = statistics.median(values)
             row[f"{field}_mean_ns"] = statistics.mean(values)
         row["fill_high_ns"] = sorted(fill_ns)[-tokens // 100]
-        rows.append(row)
-        print(row, flush=True)
+        return row
+
+    def forced(self, sluice: str, name: str, schema: str) -> dict:
+        """Of the tokens that the built-in model gives: how many were decided before the draw."""
+        command = [sluice, "generate", PROMPT, "-n", "8", "--seed", "3", "--max-tokens", "250", "--json", "--quiet"]
+        written = subprocess.run([*command, "--json-schema", schema], check=True, capture_output=True,
+                                 text=True).stdout
+        grammar = self.compile(SCHEMAS[name])
+        row = {"bench": "structured", "task": "forced", "schema": name, "tokens": 0, "alone": 0, "forced": 0}
+        for choice in json.loads(written)["choices"]:
+            matcher, left = self.xgrammar.GrammarMatcher(grammar), 0
+            for token in choice["token_ids"]:
+                matcher.fill_next_token_bitmask(self.bitmask)
+                row["alone"] += int(len(self.allowed()) == 1)
+                if left <= 0:
+                    left = len(matcher.find_jump_forward_string())
+                left -= len(self.tokens[token])
+                row["forced"] += int(left >= 0)
+                row["tokens"] += 1
+                if not matcher.accept_token(token):
+                    raise SystemExit(f"xgrammar refuses token {token} of {name}")
+        return row
+
+
+def peer_rows(sluice: str, model: str, folder: str) -> list:
+    try:
+        peer = Peer(model)
+    except ImportError as missing:
+        print(f"without xgrammar's Python calls: {missing}")
+        return []
+    rows = []
+    for name in SCHEMAS:
+        rows += [peer.times(name), peer.forced(sluice, name, f"{folder}/{name}.json")]
+        print(rows[-2:], flush=True)
     return rows
 
 
@@ -154,7 +193,7 @@ def main() -> None:
             with open(f"{folder}/{name}.json", "w", encoding="utf-8") as file:
                 json.dump(schema, file)
         rows = measure(arguments.sluice, folder, arguments.engines, arguments.batches, arguments.runs)
-    rows += xgrammar_rows(arguments.model)
+        rows += peer_rows(arguments.sluice, arguments.model, folder)
     with open(arguments.json, "w", encoding="utf-8") as file:
         json.dump({"env": environment(), "commit": commit, "rows": rows}, file, indent=1)
         file.write("\n")

@@ -33,6 +33,20 @@ TEST(RemoteClient, SaysHelloAndTakesTheEnginesInfo) {
   EXPECT_TRUE(engine.peer().said_bye);
 }
 
+// The first PING goes out with the READY.
+TEST(RemoteClient, HasTheCountersThatTheEngineSendsWithItsPong) {
+  FakeEngine engine(InfoOf(Letters()));
+  engine.grammars = {.compiling = 1,
+                     .compiled = 2,
+                     .cached = 3,
+                     .masks = 4,
+                     .mask_waits = 5,
+                     .mask_wait_ns = 6'000'000'000};
+  Frontend frontend({&engine});
+  ASSERT_TRUE(frontend.Until([&] { return frontend->counters().round_trips.sum > 0; }));
+  EXPECT_EQ(frontend->engines()[0].grammars, engine.grammars);
+}
+
 TEST(RemoteClient, SendsWhatTheObserverSeesAndGivesItsText) {
   FakeEngine engine(InfoOf(Letters()));
   EngineRequest seen;
