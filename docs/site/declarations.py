@@ -98,7 +98,9 @@ class Declarations:
 
     def member(self, node, domain):
         kind, name, of_type = node.get("kind"), node.findtext("name"), flat(node.find("type"))
-        arguments, start = node.findtext("argsstring", ""), flat(node.find("initializer"))
+        # Sphinx reads no designated initialisers.
+        arguments = re.sub(r"=\s*\{\s*\.[^{}]*\}", "={}", node.findtext("argsstring", ""))
+        start = flat(node.find("initializer"))
         words = indented(words_of(node))
         if kind == "enum":
             return self.enum(node, domain, name, words)

@@ -24,6 +24,7 @@ import python_reference  # noqa: E402
 FENCE = re.compile(r"^ {0,3}(```+|~~~+|:::+)")
 CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 LINK = re.compile(r"(\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?)([^()\s<>]+)(>?(?:\s+\"[^\"]*\")?\s*\))")
+ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>$')
 ROW = re.compile(r"^\| \[[^\]]*\]\(([^)\s]+)\)")
 
 # Pages with another place in the site than in the repository, less docs/.
@@ -147,7 +148,7 @@ class Site:
                 return f'<a href="{link}">{found[1][1:found[1].rindex("](")]}</a>'
             return found[1] + link + found[3]
 
-        text = outside_code(text, lambda line: LINK.sub(replaced, line))
+        text = outside_code(text, lambda line: ANCHOR.sub(r"(\1)=", LINK.sub(replaced, line)))
         target = self.source / here
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""docs/server.md names every flag, field, route and metric of sluice serve, and no other.
+"""The pages of the server name every flag, field, route and metric of sluice serve, and no other; the commands
+of docs/deploy.md are taken.
 
 Usage: serve_documentation_test.py SLUICE ROOT.
 """
@@ -27,10 +28,11 @@ def serve(*args):
 
 
 class ServerPage(unittest.TestCase):
-    PAGE = (ROOT / "docs/server.md").read_text()
+    PAGES = "".join((ROOT / f"docs/{name}.md").read_text() for name in (
+        "server", "http-api", "server-operations", "structured-output"))
 
     def section(self, name):
-        return re.search(rf"^## {name}\n(.*?)^## ", self.PAGE, re.DOTALL | re.MULTILINE)[1]
+        return re.search(rf"^## {name}\n(.*?)(?:^## |\Z)", self.PAGES, re.DOTALL | re.MULTILINE)[1]
 
     def documented_fields(self):
         """(field, where) of the table, where is "completions", "chats" or both of them."""
@@ -67,7 +69,7 @@ class ServerPage(unittest.TestCase):
         tables = dict(re.findall(r"^constexpr auto (\w+) = std::to_array<Source>\({$(.*?)^}\);$", source,
                                  re.DOTALL | re.MULTILINE))
         names = {table: set(re.findall(r'\{"(\w+)", ', rows)) for table, rows in tables.items()}
-        rows = re.findall(r"^\| (`[^|]*`) \| ([^|]*) \|(.*)\|$", self.section("Structured output"),
+        rows = re.findall(r"^\| (`[^|]*`) \| ([^|]*) \|(.*)\|$", self.section("Fields over HTTP"),
                           re.MULTILINE)
         fields = {field for row in rows for field in re.findall(r"`(\w+)`", row[0])}
         self.assertEqual(fields, names["kFields"] | {"response_format", "structured_outputs"})
@@ -100,6 +102,32 @@ class ServerPage(unittest.TestCase):
             metrics = server.get("/metrics")[2].decode()
         for name in re.findall(r"`(sluice_\w+)", self.section("Metrics") + self.section("Parameters")):
             self.assertIn(f"# TYPE {name} ", metrics)
+
+
+class DeployPage(unittest.TestCase):
+    PAGE = (ROOT / "docs/deploy.md").read_text()
+
+    def test_its_commands_would_start_a_server(self):
+        commands = re.findall(r"^    (sluice serve .*)$", self.PAGE, re.MULTILINE)
+        self.assertGreater(len(commands), 4)
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "keys").write_text("one\ntwo\n")
+            for command in commands:
+                words = command.replace("/run/sluice", folder).replace("models/default", MODEL).split()[2:]
+                words += [] if "--model" in words else ["--model", MODEL]
+                words += [] if "--unix-socket" in words else ["--port", "0"]
+                words += [] if "--check" in words else ["--check"]
+                run = subprocess.run([SLUICE, "serve", *words], cwd=folder, env=served.ENVIRONMENT,
+                                     capture_output=True, text=True, timeout=60)
+                self.assertEqual(run.returncode, 0, command + run.stdout + run.stderr)
+
+    def test_its_flags_and_metrics_are_those_of_the_server(self):
+        for flag in re.findall(r"`(--[\w-]+)", self.PAGE):
+            self.assertRegex(HELP + "--read-only --tmpfs", re.escape(flag) + r"\b")
+        with serve() as server:
+            metrics = server.get("/metrics")[2].decode()
+        for name in re.findall(r"\b((?:sluice_|vllm:)\w+)", self.PAGE):
+            self.assertIn(f"# TYPE {name.removesuffix('_bucket')} ", metrics)
 
 
 if __name__ == "__main__":

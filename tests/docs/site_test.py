@@ -9,6 +9,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from xml.etree import ElementTree
 
 ROOT = Path(sys.argv.pop(1) if len(sys.argv) > 1 else ".").resolve()
 sys.path.insert(0, str(ROOT / "docs/site"))
@@ -101,6 +102,9 @@ class Links(unittest.TestCase):
         self.site.repository = "https://a.b/c"
         self.assertEqual(self.staged("[a](../include/sluice/cut.hpp)"), "[a](https://a.b/c/include/sluice/cut.hpp)")
 
+    def test_anchors_are_those_of_the_site(self):
+        self.assertEqual(self.staged('<a id="measured"></a>\nText\n'), "(measured)=\nText\n")
+
     def test_code_stays_as_it_is(self):
         text = "`[a](../README.md)`\n```\n[a](../README.md)\n```\n"
         self.assertEqual(self.staged(text), text)
@@ -133,6 +137,11 @@ class Headers(unittest.TestCase):
         text = "/* Opens. */\n#pragma once\n/* Of s. */\ntypedef struct s {\n  int x; /* of x */\n} s;\n"
         self.assertEqual(headers.marked_c(text),
                          "/** @file\n * Opens. */\n#pragma once\n/** Of s. */\nstruct s {\n  int x; /**< of x */\n};\n")
+
+    def test_a_default_argument_is_one_that_sphinx_reads(self):
+        node = ElementTree.fromstring("<memberdef kind='function'><type>int</type><name>F</name>"
+                                      "<argsstring>(A a={.b=false})</argsstring></memberdef>")
+        self.assertEqual(declarations.Declarations.member(None, node, "cpp")[0], ".. cpp:function:: int F(A a={})")
 
     def test_what_restructured_text_marks_is_escaped(self):
         self.assertEqual(declarations.as_rst("a * b_ `c` d_e"), "a \\* b\\_ ``c`` d_e")

@@ -40,7 +40,7 @@ def test_examples(name, monkeypatch):
     assert not log, "".join(log)
 
 
-@pytest.mark.parametrize("name", ["sample.py", "numpy_rows.py", "certified_head.py"])
+@pytest.mark.parametrize("name", ["sample.py", "numpy_rows.py", "migrate.py", "certified_head.py"])
 def test_the_snippets_of_the_pages_run(name):
     example = ROOT / "examples" / "python" / name
     if not example.exists():

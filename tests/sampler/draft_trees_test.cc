@@ -1,5 +1,5 @@
 // Steps with trees of drafts: `match` is the walk of steps of one row each, `reject` what
-// docs/semantics.md says, written out in integers; chains are trees.
+// docs/semantics-drafts.md says, written out in integers; chains are trees.
 #include <gtest/gtest.h>
 
 #include <set>
