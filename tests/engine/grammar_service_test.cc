@@ -110,7 +110,6 @@ TEST(GrammarService, AClientHasABoundedNumberOfJobs) {
   }
   EXPECT_GE(taken, kWait);
   EXPECT_LE(taken, kWait + begun);
-  EXPECT_LT(taken, std::ssize(addresses));
   EXPECT_NE(script.other.Of(again).end, GenerationEnd::kRejected) << "one job serves both";
 }
 
