@@ -123,15 +123,17 @@ class Signals(unittest.TestCase):
             self.assertNotIn("/health", moved.read_text())
 
     def test_a_hangup_while_the_server_starts_does_not_end_it(self):
-        with tempfile.NamedTemporaryFile("w") as keys:
-            keys.write("old\n")
-            keys.flush()
-            server = serve("--api-key-file", keys.name)
+        with tempfile.TemporaryDirectory() as folder:
+            keys, new_keys = Path(folder) / "keys", Path(folder) / "new_keys"
+            keys.write_text("old\n", encoding="utf-8")
+            new_keys.write_text("new\n", encoding="utf-8")
+            server = serve("--api-key-file", str(keys))
+            self.addCleanup(server.stop)
             status = Path(f"/proc/{server.process.pid}/status")
             catches = lambda: any(line.startswith("SigCgt:") and int(line.split()[1], 16) & 1
                                   for line in status.read_text().splitlines())
             self.wait_for(catches)
-            Path(keys.name).write_text("new\n", encoding="utf-8")
+            os.replace(new_keys, keys)  # the server reads the file now: it never is an empty one
             server.process.send_signal(signal.SIGHUP)
             with server:
                 answers = lambda: server.post("/v1/completions", PROMPT,
