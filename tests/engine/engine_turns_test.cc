@@ -163,10 +163,11 @@ TEST(EngineTurns, APromptMakesAStepAtMostTwiceAsLong) {
   }
 }
 
-// The fewest pages with which a prompt of 96 tokens begins at once where the others have begun.
+// The fewest pages with which a prompt of 96 tokens begins at once where the others have begun; -1
+// where 1000 are too few.
 int64_t FewestPages(CheckingOptions options, const std::vector<EngineRequest>& others) {
   const EngineRequest prompt = Of(kOther, MakeRequest(std::vector<int32_t>(96, 1), 4));
-  for (options.info.pages = 24;; ++options.info.pages) {
+  for (options.info.pages = 24; options.info.pages <= 1000; ++options.info.pages) {
     OneClient bench(options);
     for (const EngineRequest& other : others) bench.client.Submit(other);
     for (int step = 0; step < 2; ++step) bench.client.Take(bench.engine.Step());
@@ -177,6 +178,7 @@ int64_t FewestPages(CheckingOptions options, const std::vector<EngineRequest>& o
       return options.info.pages;
     }
   }
+  return -1;
 }
 
 // A prompt begins where there are pages for it, and for what the others take until it is read: 32
