@@ -6,6 +6,7 @@ Usage: serve_signals_test.py SLUICE ROOT.
 
 import http.client
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -121,6 +122,24 @@ class Signals(unittest.TestCase):
                 self.assertEqual(server.end()[0], 0)
             self.assertIn("/version", moved.read_text())
             self.assertNotIn("/health", moved.read_text())
+
+    def test_a_hangup_is_a_stop_where_the_access_log_is_standard_output(self):
+        with serve("--access-log", "-") as server:
+            server.process.send_signal(signal.SIGHUP)
+            self.assertEqual(server.process.wait(timeout=PATIENCE), 0)
+
+    def test_an_access_log_at_its_limit_of_bytes_does_not_end_the_server(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder) / "log"
+            with serve("--access-log", str(log)) as server:
+                hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)[1]
+                resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (10, hard))
+                self.assertEqual(server.get("/version")[0], 200)
+                self.wait_for(lambda: log.stat().st_size == 10)
+                self.assertEqual(server.get("/version")[0], 200)
+                code, errors = server.end()
+            self.assertEqual(code, 0)
+            self.assertIn("the access log cannot be written: File too large", errors)
 
     def test_a_hangup_while_the_server_starts_does_not_end_it(self):
         with tempfile.TemporaryDirectory() as folder:
