@@ -311,7 +311,9 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
   command->footer(
       "The built-in model is " + std::string(kBuiltInModel) +
       "; give --model for real work.\nThe server prints \"listening on URL\" when it accepts "
-      "requests. SIGINT, SIGTERM or, without --api-key-file and --access-log, SIGHUP ends it with "
+      "requests. SIGINT, SIGTERM or, without --api-key-file and a file as --access-log, SIGHUP "
+      "ends "
+      "it with "
       "exit code 0 when the requests in flight are done; a second signal ends them with an error "
       "event, a third one at once.\nSLUICE_MODEL is --model, "
       "SLUICE_API_KEY is --api-key.");
