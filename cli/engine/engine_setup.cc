@@ -74,7 +74,8 @@ void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup, const EngineFlag
   command
       .add_option("--step-tokens", setup.step_tokens,
                   "tokens that one step reads at most, prompts and outputs together; 0: 32 more "
-                  "than the requests that run at once")
+                  "than the requests that run at once, and of prompts no more than the requests "
+                  "that decode, or 32 where these are fewer")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
       ->capture_default_str();
   command
@@ -118,9 +119,10 @@ ModelEngine::ModelEngine(const EngineSetup& setup)
     thread_ = std::make_unique<RunnerThread>(*runner_);
     runner = thread_.get();
   }
-  engine_ = std::make_unique<Engine>(
-      *runner, checkpoint_.tokenizer(),
-      EngineOptions{.steps_in_flight = setup.steps_in_flight, .grammars = grammars_.get()});
+  engine_ = std::make_unique<Engine>(*runner, checkpoint_.tokenizer(),
+                                     EngineOptions{.steps_in_flight = setup.steps_in_flight,
+                                                   .step_tokens = setup.step_tokens,
+                                                   .grammars = grammars_.get()});
 }
 
 EngineInfo ModelEngine::Info() const {

@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <limits.h>  // NOLINT(modernize-deprecated-headers): PIPE_BUF
 #include <poll.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -15,7 +17,7 @@
 namespace sluice::cli {
 namespace {
 
-constexpr int kLook = 50;  // milliseconds between two looks whether to wait on for a reader
+constexpr int kPollInterval = 50;  // milliseconds, of a wait for a reader
 
 // A named pipe without a reader is an error, not a wait.
 int Open(const std::string& path) {
@@ -29,6 +31,19 @@ size_t AtOnce(int file) {
   struct stat status = {};
   const bool is_file = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
   return is_file ? SIZE_MAX : PIPE_BUF;
+}
+
+bool IsSameFile(int a, int b) {
+  struct stat of_a = {}, of_b = {};
+  return ::fstat(a, &of_a) == 0 && ::fstat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+         of_a.st_ino == of_b.st_ino;
+}
+
+// They are for the threads that wait for them, and would end each wait here.
+void BlockSignals() {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
 }
 
 }  // namespace
@@ -83,16 +98,36 @@ bool AccessLog::MustGiveUp() {
   return is_over_ && std::chrono::steady_clock::now() >= give_up_at_;
 }
 
+bool AccessLog::MustReopen() {
+  const std::lock_guard lock(mutex_);
+  return reopens_;
+}
+
 size_t AccessLog::WriteSome(std::string_view bytes) {
   while (!MustGiveUp()) {
     pollfd waits{.fd = file_, .events = POLLOUT, .revents = 0};
-    if (::poll(&waits, 1, kLook) == 0) continue;
+    // Only what can be written is: without O_NONBLOCK a full pipe would block.
+    if (::poll(&waits, 1, kPollInterval) <= 0) {
+      if (MustReopen()) break;
+      continue;
+    }
     const ssize_t written = ::write(file_, bytes.data(), std::min(bytes.size(), at_once_));
     if (written > 0) return static_cast<size_t>(written);
     if (written < 0 && errno != EINTR && errno != EAGAIN) return 0;
   }
   errno = EAGAIN;
   return 0;
+}
+
+bool AccessLog::EndsLine() {
+  while (!rest_.empty()) {
+    pollfd waits{.fd = file_, .events = POLLOUT, .revents = 0};
+    if (::poll(&waits, 1, 0) <= 0) return false;
+    const ssize_t written = ::write(file_, rest_.data(), std::min(rest_.size(), at_once_));
+    if (written <= 0) return false;
+    rest_.erase(0, static_cast<size_t>(written));
+  }
+  return true;
 }
 
 int64_t AccessLog::WriteLines(std::string lines) {
@@ -107,41 +142,64 @@ int64_t AccessLog::WriteLines(std::string lines) {
     is_in_line = lines[at - 1] != '\n';
   }
   if (at == lines.size()) return 0;
-  if (!std::exchange(has_failed_, true)) {
-    say_(std::string("the access log cannot be written: ") + std::strerror(errno));
-  }
+  const int error = errno;
   if (is_in_line) {
     const size_t end = lines.find('\n', at) + 1;
     rest_ = lines.substr(at, end - at);
     at = end;
   }
+  if (error == EAGAIN && !MustGiveUp()) {
+    const std::lock_guard lock(mutex_);
+    waiting_.insert(0, lines, at);
+    return 0;
+  }
+  if (!std::exchange(has_failed_, true)) {
+    say_(std::string("the access log cannot be written: ") + std::strerror(error));
+  }
   return std::count(lines.begin() + static_cast<std::ptrdiff_t>(at), lines.end(), '\n');
 }
 
-void AccessLog::OpenAgain() {
+int64_t AccessLog::OpenAgain() {
   const int file = Open(path_);
   if (file < 0) {
     say_("the access log stays where it is: cannot open " + path_ + ": " + std::strerror(errno));
-    return;
+    return 0;
   }
+  const bool loses_line = !IsSameFile(file_, file) && !EndsLine();
+  if (loses_line) rest_.clear();
   ::close(std::exchange(file_, file));
   at_once_ = AtOnce(file_);
-  rest_.clear();
   has_failed_ = false;
+  return loses_line ? 1 : 0;
+}
+
+void AccessLog::SayLeftOut(bool is_last) {
+  const auto now = std::chrono::steady_clock::now();
+  if (left_out_ == 0 || (!is_last && now < count_at_)) return;
+  const int64_t count = std::exchange(left_out_, 0);
+  count_at_ = now + kBetweenCounts;
+  say_("the access log left out " + std::to_string(count) + (count == 1 ? " line" : " lines"));
 }
 
 void AccessLog::Run() {
+  BlockSignals();
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return is_over_ || reopens_ || !waiting_.empty(); });
-    const bool is_last = waiting_.empty() && !reopens_;
+    const auto has_work = [&] { return is_over_ || reopens_ || !waiting_.empty(); };
+    if (left_out_ == 0) {
+      changed_.wait(lock, has_work);
+    } else {
+      changed_.wait_until(lock, count_at_, has_work);
+    }
+    const bool is_last = is_over_ && waiting_.empty() && !reopens_;
     std::string lines = std::exchange(waiting_, {});
-    int64_t dropped = std::exchange(dropped_, 0);
+    left_out_ += std::exchange(dropped_, 0);
     const bool reopens = std::exchange(reopens_, false);
     lock.unlock();
-    if (reopens) OpenAgain();
-    dropped += WriteLines(std::move(lines));
-    if (dropped > 0) say_("the access log left out " + std::to_string(dropped) + " lines");
+    if (reopens) left_out_ += OpenAgain();
+    left_out_ += WriteLines(std::move(lines));
+    if (is_last && !rest_.empty()) ++left_out_;
+    SayLeftOut(is_last);
     if (is_last) return;
     lock.lock();
   }

@@ -16,8 +16,9 @@ namespace sluice::cli {
 class AccessLog {
  public:
   // Appends to the file, or writes to standard output where `path` is "-". Throws a
-  // std::runtime_error where it cannot be opened. `say` gets what goes wrong later, once for each
-  // time that the file is opened.
+  // std::runtime_error where it cannot be opened. `say` gets what goes wrong later: the error once
+  // for each time that the file is opened, and the number of lines left out once in kBetweenCounts
+  // and at the end.
   AccessLog(const std::string& path, std::function<void(std::string_view)> say);
   // Writes what waits, for kLastWrites: a pipe that nothing reads holds up no end.
   ~AccessLog();
@@ -33,15 +34,20 @@ class AccessLog {
 
   static constexpr size_t kMostBytes = size_t{4} << 20;
   static constexpr std::chrono::milliseconds kLastWrites{2000};
+  static constexpr std::chrono::minutes kBetweenCounts{1};
 
  private:
   void Run();
-  void OpenAgain();
-  // How many lines could not be written. The file always has whole lines: one that was cut off goes
-  // on at the next call.
+  // Both return how many lines were left out. A file always has whole lines: one that was cut off
+  // goes on at the next call, or ends before another file is written. Lines that wait for a reader
+  // when the file is to be opened again are of the new one.
+  int64_t OpenAgain();
   int64_t WriteLines(std::string lines);
   size_t WriteSome(std::string_view bytes);  // 0: it cannot, and errno says why
+  bool EndsLine();                           // without a wait
+  void SayLeftOut(bool is_last);
   bool MustGiveUp();
+  bool MustReopen();
 
   const std::string path_;
   const std::function<void(std::string_view)> say_;
@@ -49,6 +55,8 @@ class AccessLog {
   size_t at_once_ = 0;  // bytes that one call writes without a wait, when it can write at all
   std::string rest_;    // of the line that was cut off
   bool has_failed_ = false;
+  int64_t left_out_ = 0;  // lines, and not said yet
+  std::chrono::steady_clock::time_point count_at_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::string waiting_;

@@ -26,9 +26,10 @@ void Hangup::Handle() {
 Hangup::Lease Hangup::Use(AccessLog* log) {
   const std::lock_guard lock(mutex_);
   log_ = log;
-  return {this, [](Hangup* its) {
-            const std::lock_guard its_lock(its->mutex_);
-            its->log_ = nullptr;
+  if (is_late_ && log != nullptr) log->Reopen();
+  return {this, [](Hangup* hangup) {
+            const std::lock_guard lock_of_end(hangup->mutex_);
+            hangup->log_ = nullptr;
           }};
 }
 
@@ -36,9 +37,9 @@ Hangup::Lease Hangup::Use(Server& server) {
   const std::lock_guard lock(mutex_);
   server_ = &server;
   if (std::exchange(is_late_, false)) ReadKeys();
-  return {this, [](Hangup* its) {
-            const std::lock_guard its_lock(its->mutex_);
-            its->server_ = nullptr;
+  return {this, [](Hangup* hangup) {
+            const std::lock_guard lock_of_end(hangup->mutex_);
+            hangup->server_ = nullptr;
           }};
 }
 

@@ -23,11 +23,14 @@ class Hangup {
   Hangup(const ServeOptions& options, std::function<void(std::string_view)> say)
       : options_(options), say_(std::move(say)) {}
 
-  // Otherwise SIGHUP ends the server.
+  // Otherwise SIGHUP ends the server. Standard output is no file to open again: it may be the
+  // terminal that closes.
   bool HasWork() const {
-    return !options_.api_key_path.empty() || !options_.access_log_path.empty();
+    const std::string& log = options_.access_log_path;
+    return !options_.api_key_path.empty() || (!log.empty() && log != "-");
   }
-  // From any thread. While the server starts, its keys are read again when it has started.
+  // From any thread. While the server starts, its keys are read again when it has started, and its
+  // log is opened again when it has been opened.
   void Handle();
 
   // Until the end of the lease.

@@ -151,13 +151,16 @@ void AddAccessFlags(CLI::App& command, ServeOptions& options) {
       ->type_name("FILE");
   command
       .add_option("--max-requests", server.max_requests,
-                  "choices in flight at most, n for each prompt of a request; more get status 503. "
-                  "A key, and without keys an address, gets no more than it leaves free")
+                  "choices in flight at most, n for each prompt of a request; status 503 when they "
+                  "are all taken. A key, and without keys an address, gets no more than it leaves "
+                  "free, and else status 429")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command
-      .add_option("--max-requests-per-key", server.max_requests_per_key,
-                  "choices in flight with one key at most; more get status 429; 0 is no limit")
+      .add_option(
+          "--max-requests-per-key", server.max_requests_per_key,
+          "choices in flight with one key at most; status 429 while it has as many, and 400 "
+          "for a request of more; 0 is no limit")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   command.add_flag("--common-priorities", server.has_common_priorities,
@@ -166,7 +169,7 @@ void AddAccessFlags(CLI::App& command, ServeOptions& options) {
   command
       .add_option("--max-inflight-bytes", server.http.inflight_bytes,
                   "bytes of all bodies in memory at most; a body gets no more than it leaves to "
-                  "others, and else status 503")
+                  "others, and else status 503; one of more than half never fits, and gets 413")
       ->check(CLI::Range(1 << 16, 1 << 30))
       ->capture_default_str();
   server.encode_threads = EncodeThreads();
@@ -311,7 +314,9 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
   command->footer(
       "The built-in model is " + std::string(kBuiltInModel) +
       "; give --model for real work.\nThe server prints \"listening on URL\" when it accepts "
-      "requests. SIGINT, SIGTERM or, without --api-key-file and --access-log, SIGHUP ends it with "
+      "requests. SIGINT, SIGTERM or, without --api-key-file and a file as --access-log, SIGHUP "
+      "ends "
+      "it with "
       "exit code 0 when the requests in flight are done; a second signal ends them with an error "
       "event, a third one at once.\nSLUICE_MODEL is --model, "
       "SLUICE_API_KEY is --api-key.");

@@ -43,7 +43,10 @@ void HandleSignal(int) {
 void IgnoreHarmlessSignals() {
   struct sigaction ignored = {};
   ignored.sa_handler = SIG_IGN;
-  for (const int number : {SIGPIPE, SIGUSR1, SIGUSR2}) sigaction(number, &ignored, nullptr);
+  // A file at its limit of bytes (SIGXFSZ) is an error of the write, as a full disk is.
+  for (const int number : {SIGPIPE, SIGUSR1, SIGUSR2, SIGXFSZ}) {
+    sigaction(number, &ignored, nullptr);
+  }
 }
 
 StopSignal::StopSignal(Requests requests, std::function<void()> on_hangup)

@@ -30,7 +30,7 @@ struct EngineOptions {
   // already has waiting count against its share.
   int64_t max_waiting = 16384;
   int64_t max_waiting_tokens = 1 << 26;  // of their prompts together, shared alike
-  int64_t step_tokens = 0;               // inputs of a step at most; 0: as many as the runner takes
+  int64_t step_tokens = 0;               // inputs of a step at most; 0: the runner's (schedule.h)
   StopLimits stops = {};
   // Compiles the grammars of requests, and fills the masks of their draws; it must outlive the
   // Engine. None: requests with a grammar are rejected.

@@ -64,8 +64,8 @@ struct ServerOptions {
   int32_t threads = 1;
   // For prompts that are long; all threads share them. The longest ones leave one of several free.
   int32_t encode_threads = 2;
-  // Choices in flight, of which a request has n for each of its prompts; a request for more is
-  // answered with 503. A key, and without keys an address, gets no more places than it leaves free.
+  // Choices in flight, of which a request has n for each of its prompts; 503 where they are all
+  // taken. A key, and without keys an address, gets no more than it leaves free, and else 429.
   int32_t max_requests = 4096;
   int32_t max_requests_per_key = 0;  // of one key, else 429; 0: no limit
   // `priority` orders requests of all keys and addresses, which are not served in turn then; else

@@ -33,11 +33,6 @@ const RunnerInfo& InfoOf(const StepRunner& runner) {
   return runner.info();
 }
 
-int64_t StepTokens(const RunnerInfo& info, const EngineOptions& options) {
-  return options.step_tokens == 0 ? info.max_step_tokens
-                                  : std::min(info.max_step_tokens, options.step_tokens);
-}
-
 // See EngineOptions::max_waiting.
 void CheckShare(const char* what, int64_t of_all, int64_t of_client, int64_t most,
                 int64_t clients) {
@@ -59,7 +54,7 @@ Engine::Impl::Impl(StepRunner& runner, std::optional<Tokenizer> tokenizer,
       tokenizer_(std::move(tokenizer)),
       options_(Checked(options)),
       clients_(options.max_clients, options.max_client_requests),
-      schedule_(info_, StepTokens(info_, options), options.steps_in_flight, options.max_clients) {
+      schedule_(info_, options) {
   if (options_.grammars != nullptr) {
     CheckInRange("grammars.vocab()", options_.grammars->vocab(), info_.vocab, info_.vocab);
   }

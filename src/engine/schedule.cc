@@ -39,21 +39,22 @@ bool PlannedStep::IsEmpty() const {
   return ended.empty() && preempted.empty() && begun.empty() && rows.empty() && trimmed.empty();
 }
 
-Schedule::Schedule(const RunnerInfo& info, int64_t step_tokens, int32_t steps_in_flight,
-                   int32_t max_clients)
-    : step_tokens_(step_tokens),
-      slots_(std::min<int64_t>(info.max_requests, step_tokens)),
+Schedule::Schedule(const RunnerInfo& info, const EngineOptions& options)
+    : bounds_prompts_(options.step_tokens == 0),
+      step_tokens_(bounds_prompts_ ? info.max_step_tokens
+                                   : std::min(info.max_step_tokens, options.step_tokens)),
+      slots_(std::min<int64_t>(info.max_requests, step_tokens_)),
       kept_slots_(slots_ / kKeptShare),
       kept_pages_(info.pages / kKeptShare),
       context_(info.context),
       page_tokens_(info.page_tokens),
       given_tokens_(info.max_given_tokens),
-      steps_in_flight_(steps_in_flight),
+      steps_in_flight_(options.steps_in_flight),
       prompt_entries_(MostPromptEntries(info)),
-      turns_(max_clients),
+      turns_(options.max_clients),
       free_pages_(info.pages),
       prefixes_(info.max_prefixes, info.page_tokens),
-      new_waiting_of_(static_cast<size_t>(max_clients)) {
+      new_waiting_of_(static_cast<size_t>(options.max_clients)) {
   const auto slots = static_cast<size_t>(slots_);
   running_.reserve(slots);
   freed_slots_.reserve(slots);
@@ -233,7 +234,8 @@ void Schedule::PlanPrompts(PlannedStep& step) {
 
 int64_t Schedule::PromptTokens(int64_t decoding) const {
   const int64_t left = step_tokens_ - decoding;
-  return decoding == 0 ? left : std::min(left, std::max(kLeastPromptTokens, decoding));
+  if (decoding == 0 || !bounds_prompts_) return left;
+  return std::min(left, std::max(kLeastPromptTokens, decoding));
 }
 
 bool Schedule::KeepsShare(const Group& group) { return group.is_named && group.running > 0; }
@@ -241,7 +243,7 @@ bool Schedule::KeepsShare(const Group& group) { return group.is_named && group.r
 // As far as that takes no look at its tokens.
 bool Schedule::MayBegin(const Group& group) const {
   const bool needs_slot = group.first_waiting->slot < 0;
-  const int64_t share = turns_.groups() > 1 ? kept_slots_ : std::min<int64_t>(kept_slots_, 1);
+  const int64_t share = turns_.groups() > 1 ? kept_slots_ : (kept_slots_ + 1) / 2;
   const int64_t kept = KeepsShare(group) ? share : 0;
   if (needs_slot && std::ssize(free_slots_) <= kept) return false;
   return !lacks_pages_ || group.running == 0;

@@ -1,15 +1,16 @@
 // Chooses the requests of the next step, and the number of tokens of each.
 //
 // Those that decode come first, one row each. The tokens that the step has left go to prompts, in
-// chunks: as many as rows that decode, or 32 where these are fewer, so that a prompt makes the gaps
-// of others at most twice as long where a step takes time by its tokens; and all of them where no
-// row decodes. They go group by group as Turns has it, and of each group to the prompts that have
-// begun, then to the requests that wait, while there are slots, and pages for them and for what the
-// others take meanwhile. No request of a group overtakes, and where one waits for pages, of other
-// groups only those without a running request do: so none starves. When the pages run out, the
-// youngest request of the group with the most gives its own back and is the next of its group and
-// priority; it keeps its slot, because the slot has the sampler's state, and its rows bring all its
-// tokens again.
+// chunks: all of them where no row decodes or where EngineOptions::step_tokens bounds a step; else
+// as many as rows that decode, or 32 where these are fewer. So where a step takes time by its
+// tokens, a prompt makes the gaps of 32 streams and more at most twice as long; those of fewer are
+// as long as a step of 32 tokens more. They go group by group as Turns has it, and of each group to
+// the prompts that have begun, then to the requests that wait, while there are slots, and pages for
+// them and for what the others take meanwhile. No request of a group overtakes, and where one waits
+// for pages, of other groups only those without a running request do: so none starves. When the
+// pages run out, the youngest request of the group with the most gives its own back and is the next
+// of its group and priority; it keeps its slot, because the slot has the sampler's state, and its
+// rows bring all its tokens again.
 //
 // What a request has read stays in the cache after its end while there is room, for requests that
 // begin with the same tokens.
@@ -21,6 +22,7 @@
 #include "engine/live_request.h"
 #include "engine/prefix_cache.h"
 #include "engine/turns.h"
+#include "sluice/engine.hpp"
 #include "sluice/step_runner.hpp"
 
 namespace sluice::engine {
@@ -50,8 +52,7 @@ struct Waiting {
 
 class Schedule {
  public:
-  Schedule(const RunnerInfo& info, int64_t step_tokens, int32_t steps_in_flight,
-           int32_t max_clients);
+  Schedule(const RunnerInfo& info, const EngineOptions& options);
 
   int64_t slots() const { return slots_; }
   // Pages of a request with so many tokens of prompt and output, at its end.
@@ -112,6 +113,7 @@ class Schedule {
   void AddChunk(LiveRequest& request, PlannedStep& step);
   void AddRow(LiveRequest& request, const StepRow& row, PlannedStep& step);
 
+  bool bounds_prompts_;  // by the rows that decode
   int64_t step_tokens_;
   int64_t slots_;  // so few that a step has room for a token of each
   int64_t kept_slots_;

@@ -8,8 +8,8 @@
 // first, then the earlier request: a priority orders the requests of its group alone.
 //
 // An eighth of the slots and pages is kept for groups without a running request: the first request
-// of a group need not wait until one of another has ended. A group that is alone leaves one slot,
-// and those that it has more than its share go to others as its requests end. Requests without a
+// of a group need not wait until one of another has ended. A group that is alone leaves half of
+// these slots free, and gives the other half to others as its requests end. Requests without a
 // group of their own take these too.
 #pragma once
 

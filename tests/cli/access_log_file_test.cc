@@ -2,10 +2,14 @@
 // that nothing reads, and a new file where the old one was moved away.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -13,6 +17,7 @@
 #include <fstream>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -88,7 +93,7 @@ TEST_F(AccessLogFile, HasWholeLinesAfterADiskWasFull) {
     log.Write("first line");  // its line feed has no room
     EXPECT_TRUE(Becomes([&] { return HasSaid("cannot be written: File too large"); }));
     log.Write("second");
-    EXPECT_TRUE(Becomes([&] { return HasSaid("left out 1 lines"); }));
+    EXPECT_TRUE(Becomes([&] { return HasSaid("left out 1 line\n"); }));
   }
   log.Write("third");
   EXPECT_TRUE(Becomes([&] { return TextOf(Path()) == "first line\nthird\n"; })) << TextOf(Path());
@@ -103,6 +108,67 @@ TEST_F(AccessLogFile, EndsTheLineThatWasCutOffAtItsEndToo) {
     EXPECT_EQ(TextOf(Path()), "abc");
   }
   EXPECT_EQ(TextOf(Path()), "abcdef\n");
+}
+
+// SIGHUP may be there for the keys alone.
+TEST_F(AccessLogFile, EndsTheLineThatWasCutOffInAFileThatIsOpenedAgain) {
+  AccessLog log(Path(), Say());
+  {
+    const FileLimit limit(3);
+    log.Write("abcdef");
+    EXPECT_TRUE(Becomes([&] { return HasSaid("cannot be written"); }));
+  }
+  log.Reopen();
+  log.Write("next");
+  EXPECT_TRUE(Becomes([&] { return TextOf(Path()) == "abcdef\nnext\n"; })) << TextOf(Path());
+}
+
+TEST_F(AccessLogFile, EndsTheLineThatWasCutOffBeforeAnotherFile) {
+  AccessLog log(Path(), Say());
+  {
+    const FileLimit limit(3);
+    log.Write("abcdef");
+    EXPECT_TRUE(Becomes([&] { return HasSaid("cannot be written"); }));
+  }
+  fs::rename(Path(), Path("moved"));
+  log.Reopen();
+  log.Write("next");
+  EXPECT_TRUE(Becomes([&] { return TextOf(Path()) == "next\n"; })) << TextOf(Path());
+  EXPECT_EQ(TextOf(Path("moved")), "abcdef\n");
+}
+
+TEST_F(AccessLogFile, CountsTheLineThatStaysCutOff) {
+  {
+    AccessLog log(Path(), Say());
+    const FileLimit limit(3);
+    log.Write("abcdef");
+    EXPECT_TRUE(Becomes([&] { return HasSaid("cannot be written"); }));
+    fs::rename(Path(), Path("moved"));
+    log.Reopen();
+    log.Write("ab");
+    EXPECT_TRUE(Becomes([&] { return TextOf(Path()) == "ab\n"; }));
+  }
+  EXPECT_TRUE(HasSaid("left out 1 line\n"));
+}
+
+TEST_F(AccessLogFile, SaysOnceInAMinuteHowManyLinesItLeftOut) {
+  const FileLimit limit(0);
+  int lines = 0;
+  {
+    AccessLog log(Path(), Say());
+    for (; lines < 40; ++lines) {
+      log.Write("line");
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // so that it has many batches
+    }
+  }
+  int sum = 0, times = 0;
+  const std::string_view part = "left out ";
+  for (size_t at = said_.find(part); at != std::string::npos; at = said_.find(part, at + 1)) {
+    sum += std::atoi(said_.c_str() + at + part.size());
+    ++times;
+  }
+  EXPECT_EQ(sum, lines) << said_;
+  EXPECT_LE(times, 10) << said_;  // two, unless the machine takes minutes
 }
 
 // Without a bound the end of the log, and so of the server, would wait for a reader for ever.
@@ -120,6 +186,67 @@ TEST_F(AccessLogFile, EndsWithAPipeThatNothingReads) {
   const ssize_t size = ::read(reader, text.data(), text.size());
   ASSERT_GT(size, 0);
   text.resize(static_cast<size_t>(size));
+  EXPECT_TRUE(text.starts_with(std::string(999, 'a') + "\n"));
+  ::close(reader);
+}
+
+// Standard output has no O_NONBLOCK: a write to it when it is full would block for ever.
+TEST_F(AccessLogFile, EndsWithAFullStandardOutputWhateverSignalsCome) {
+  std::signal(SIGPIPE, SIG_IGN);
+  struct sigaction action = {}, before = {};
+  action.sa_handler = [](int) {};  // without SA_RESTART
+  ::sigaction(SIGUSR1, &action, &before);
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  std::optional<AccessLog> log;
+  {
+    const int output = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+    ::dup2(ends[1], STDOUT_FILENO);
+    log.emplace("-", Say());
+    ::dup2(output, STDOUT_FILENO);
+    ::close(output);
+    ::close(ends[1]);
+  }
+  for (int i = 0; i < 200; ++i) log->Write(std::string(999, 'a'));
+  const auto is_full = [&] {
+    int bytes = 0;
+    return ::ioctl(ends[0], FIONREAD, &bytes) == 0 && bytes > 60'000;
+  };
+  EXPECT_TRUE(Becomes(is_full));
+  for (const auto& thread : fs::directory_iterator("/proc/self/task")) {
+    const int id = std::stoi(thread.path().filename());
+    if (id != ::gettid()) ::syscall(SYS_tgkill, ::getpid(), id, SIGUSR1);
+  }
+  std::atomic<bool> has_ended = false;
+  std::jthread end([&] {
+    log.reset();
+    has_ended = true;
+  });
+  EXPECT_TRUE(Becomes([&] { return has_ended.load(); }));
+  ::close(ends[0]);  // which ends a write that blocks
+  end.join();
+  ::sigaction(SIGUSR1, &before, nullptr);
+}
+
+TEST_F(AccessLogFile, LeavesAPipeThatNothingReadsForANewFile) {
+  constexpr int kLines = 1000;
+  ASSERT_EQ(::mkfifo(Path().c_str(), 0600), 0);
+  const int reader = ::open(Path().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  AccessLog log(Path(), Say());
+  for (int i = 0; i < kLines; ++i) log.Write(std::string(999, 'a'));
+  const auto in_pipe = [&] {
+    int bytes = 0;
+    ::ioctl(reader, FIONREAD, &bytes);
+    return bytes;
+  };
+  EXPECT_TRUE(Becomes([&] { return in_pipe() > 60'000; }));
+  fs::rename(Path(), Path("moved"));
+  log.Reopen();
+  log.Write("last");
+  EXPECT_TRUE(Becomes([&] { return TextOf(Path()).ends_with("\nlast\n"); }));
+  const std::string text = TextOf(Path());
+  // But for the line that the pipe has half of.
+  EXPECT_GE(in_pipe() / 1000 + std::count(text.begin(), text.end(), '\n'), kLines);
   EXPECT_TRUE(text.starts_with(std::string(999, 'a') + "\n"));
   ::close(reader);
 }

@@ -6,6 +6,7 @@ Usage: serve_signals_test.py SLUICE ROOT.
 
 import http.client
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -122,16 +123,36 @@ class Signals(unittest.TestCase):
             self.assertIn("/version", moved.read_text())
             self.assertNotIn("/health", moved.read_text())
 
+    def test_a_hangup_is_a_stop_where_the_access_log_is_standard_output(self):
+        with serve("--access-log", "-") as server:
+            server.process.send_signal(signal.SIGHUP)
+            self.assertEqual(server.process.wait(timeout=PATIENCE), 0)
+
+    def test_an_access_log_at_its_limit_of_bytes_does_not_end_the_server(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder) / "log"
+            with serve("--access-log", str(log)) as server:
+                hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)[1]
+                resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (10, hard))
+                self.assertEqual(server.get("/version")[0], 200)
+                self.wait_for(lambda: log.stat().st_size == 10)
+                self.assertEqual(server.get("/version")[0], 200)
+                code, errors = server.end()
+            self.assertEqual(code, 0)
+            self.assertIn("the access log cannot be written: File too large", errors)
+
     def test_a_hangup_while_the_server_starts_does_not_end_it(self):
-        with tempfile.NamedTemporaryFile("w") as keys:
-            keys.write("old\n")
-            keys.flush()
-            server = serve("--api-key-file", keys.name)
+        with tempfile.TemporaryDirectory() as folder:
+            keys, new_keys = Path(folder) / "keys", Path(folder) / "new_keys"
+            keys.write_text("old\n", encoding="utf-8")
+            new_keys.write_text("new\n", encoding="utf-8")
+            server = serve("--api-key-file", str(keys))
+            self.addCleanup(server.stop)
             status = Path(f"/proc/{server.process.pid}/status")
             catches = lambda: any(line.startswith("SigCgt:") and int(line.split()[1], 16) & 1
                                   for line in status.read_text().splitlines())
             self.wait_for(catches)
-            Path(keys.name).write_text("new\n", encoding="utf-8")
+            os.replace(new_keys, keys)  # the server reads the file now: it never is an empty one
             server.process.send_signal(signal.SIGHUP)
             with server:
                 answers = lambda: server.post("/v1/completions", PROMPT,

@@ -37,9 +37,13 @@ class Server:
         return self
 
     def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
         if self.process.poll() is None:
             self.process.kill()
-        self.process.communicate()
+        if not self.process.stdout.closed:
+            self.process.communicate()
 
     def end(self, number=signal.SIGTERM):
         """Its exit code, and what it wrote on standard error."""

@@ -52,7 +52,7 @@ class Stale(unittest.TestCase):
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.root / name)
         (self.root / "bench/results").mkdir(parents=True)
-        for name in ("vllm-h200.json", "draw-cpu.json"):
+        for name in ("vllm-steps-h200.json", "draw-cpu.json"):
             shutil.copy(ROOT / "bench/results" / name, self.root / "bench/results")
         self.assertEqual(run(self.root, "--write").returncode, 0)
 
@@ -66,7 +66,7 @@ class Stale(unittest.TestCase):
         for name, was, now, shown in (("pyproject.toml", "vllm>=0.31,<0.34", "vllm>=0.31,<0.36", "<0.36"),
                                       ("packaging/check_elf.py", "(2, 34)", "(2, 39)", "glibc 2.39"),
                                       ("CMakeLists.txt", "option(SLUICE_FUZZ ", "option(SLUICE_FUSS ", "`SLUICE_FUSS`"),
-                                      ("bench/results/vllm-h200.json", "NVIDIA H200", "NVIDIA X9", "NVIDIA X9")):
+                                      ("bench/results/vllm-steps-h200.json", "NVIDIA H200", "NVIDIA X9", "NVIDIA X9")):
             self.change(name, was, now)
             self.assertIn("docs/install.md is stale", run(self.root).stderr, name)
             self.assertEqual(run(self.root, "--write").returncode, 0)

@@ -134,8 +134,36 @@ TEST(EngineTurns, APriorityOrdersTheRequestsOfItsGroupAlone) {
   ExpectIdle(bench.engine, bench.runner);
 }
 
+TEST(EngineTurns, TwoThatComeToOneThatIsAloneBeginAtOnce) {
+  OneClient bench(Options(64, 4000));
+  for (int32_t i = 0; i < 128; ++i) bench.client.Submit(Of(kMany, MakeRequest({i}, 200)));
+  for (int step = 0; step < 10; ++step) bench.client.Take(bench.engine.Step());
+  // Alone, it leaves half of the eighth.
+  EXPECT_EQ(bench.engine.counters().running, 60);
+  const RequestAddress other = bench.client.Submit(Of(kOther, MakeRequest({1}, 4)));
+  const RequestAddress third = bench.client.Submit(Of(kThird, MakeRequest({1}, 4)));
+  EXPECT_LE(StepsTo(bench, other), 2);
+  EXPECT_LE(StepsTo(bench, third), 2);
+  Drain(bench.engine, {&bench.client});
+  ExpectIdle(bench.engine, bench.runner);
+}
+
+TEST(EngineTurns, StepTokensThatWereGivenAreTheBoundOfPromptsToo) {
+  CheckingOptions options = Options(64, 4000);
+  options.info.max_step_tokens = 256;
+  options.info.context = 2000;
+  for (const int64_t given : {0, 128, 256}) {
+    OneClient bench(options, {.step_tokens = given});
+    bench.client.Submit(MakeRequest({1}, 1000));
+    for (int step = 0; step < 3; ++step) bench.client.Take(bench.engine.Step());
+    const RequestAddress one = bench.client.Submit(MakeRequest(std::vector<int32_t>(1270, 1), 1));
+    const int64_t each = given == 0 ? 32 : given - 1;
+    EXPECT_EQ(StepsTo(bench, one), (1270 + each - 1) / each) << given;
+  }
+}
+
 // The tokens of prompts in each step are bounded by the rows that decode in it.
-TEST(EngineTurns, APromptMakesAStepAtMostTwiceAsLong) {
+TEST(EngineTurns, AStepReadsAsManyPromptTokensAsRowsDecodeAndUpTo32InAnyCase) {
   CheckingOptions options = Options(64, 4000);
   options.info.max_step_tokens = 256;
   options.info.context = 2000;
@@ -163,10 +191,11 @@ TEST(EngineTurns, APromptMakesAStepAtMostTwiceAsLong) {
   }
 }
 
-// The fewest pages with which a prompt of 96 tokens begins at once where the others have begun.
+// The fewest pages with which a prompt of 96 tokens begins at once where the others have begun; -1
+// where 1000 are too few.
 int64_t FewestPages(CheckingOptions options, const std::vector<EngineRequest>& others) {
   const EngineRequest prompt = Of(kOther, MakeRequest(std::vector<int32_t>(96, 1), 4));
-  for (options.info.pages = 24;; ++options.info.pages) {
+  for (options.info.pages = 24; options.info.pages <= 1000; ++options.info.pages) {
     OneClient bench(options);
     for (const EngineRequest& other : others) bench.client.Submit(other);
     for (int step = 0; step < 2; ++step) bench.client.Take(bench.engine.Step());
@@ -177,6 +206,7 @@ int64_t FewestPages(CheckingOptions options, const std::vector<EngineRequest>& o
       return options.info.pages;
     }
   }
+  return -1;
 }
 
 // A prompt begins where there are pages for it, and for what the others take until it is read: 32

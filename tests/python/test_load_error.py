@@ -5,6 +5,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,7 @@ def test_a_command_of_another_machine(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("problem", "shown"), [("null", "cuda: available\n"), ('"no NVIDIA driver was found"', "cuda: no NVIDIA driver was found\n")])
 def test_a_driver_that_does_not_fit_is_shown(monkeypatch, capsys, problem, shown):
     monkeypatch.setattr(sluice._sluice, "build", lambda: {"version": "1", "compiler": "gcc", "cuda": "13.0", "assertions": False})
-    monkeypatch.setattr(sluice._sluice, "build_report", lambda: f'{{"cuda": {{"problem": {problem}}}}}')
+    report = f'{{"cuda": {{"problem": {problem}}}}}'.encode()  # of a process of its own
+    monkeypatch.setattr("subprocess.run", lambda command, **options: types.SimpleNamespace(stdout=report))
     sluice.show_config()
     assert shown in capsys.readouterr().out

@@ -4,6 +4,7 @@ import json
 import platform
 import subprocess
 import sys
+import types
 from importlib import metadata
 
 import numpy as np
@@ -47,12 +48,13 @@ def test_a_report_imports_no_torch():
     assert run(code=code).stdout == "[]\n"
 
 
-def test_a_command_of_this_environment_goes_first(tmp_path, monkeypatch):
+def test_the_command_of_this_package_goes_first(tmp_path, monkeypatch):
     for folder in ("scripts", "path"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "sluice").write_text("#!/bin/sh\n")
         (tmp_path / folder / "sluice").chmod(0o755)
-    monkeypatch.setattr(command.sysconfig, "get_path", lambda name: str(tmp_path / name))
+    own = types.SimpleNamespace(name="sluice", locate=lambda: tmp_path / "scripts/sluice")
+    monkeypatch.setattr(command.metadata, "files", lambda package: [own] if package == "sluice-llm" else [])
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     assert command.command() == str(tmp_path / "scripts/sluice")
     (tmp_path / "scripts/sluice").unlink()

@@ -308,7 +308,7 @@ void Connection::Guarded(Call call) {
   Reject(status, status == 503 ? "there is no memory for this request now" : "internal error");
 }
 
-void Connection::SetId() {
+void Connection::AssignId() {
   const std::string_view id = request_.Field("X-Request-Id").value_or("");
   request_.id = IsUsableId(id) ? std::string(id) : set_.NewId();
 }
@@ -316,7 +316,7 @@ void Connection::SetId() {
 void Connection::OnHead() {
   is_http_1_1_ = reader_->is_http_1_1();
   closes_ = !reader_->keeps_alive();
-  SetId();
+  AssignId();
   std::optional<HttpResponse> refusal = set_.handler().Refuse(request_);
   if (is_closed_) return;
   if (refusal.has_value()) {
@@ -348,7 +348,7 @@ void Connection::Handle() {
 }
 
 void Connection::RejectBody() {
-  Reject(503, "bodies of other requests are in memory, and this one is too long to join them");
+  Reject(503, "bodies take all the memory that this client may have now; try again");
 }
 
 void Connection::Reject(int status, std::string_view what) {
@@ -359,7 +359,7 @@ void Connection::Reject(int status, std::string_view what) {
   }
   request_.body = {};
   request_.share = {};
-  if (request_.id.empty()) SetId();
+  if (request_.id.empty()) AssignId();
   HttpResponse response = set_.handler().Malformed(request_, status, what);
   response.closes = true;
   WriteWhole(std::move(response));
