@@ -79,7 +79,7 @@ class Connection final
   void OnReadError(int error);
 
   size_t Read(std::string_view bytes);  // a request, or a part; how many it took
-  void AssignId();                         // of the request: the client's own, or a new one
+  void AssignId();                      // of the request: the client's own, or a new one
   void OnHead();
   void Handle();
   // Calls the Handler, and gives its exceptions a status.
