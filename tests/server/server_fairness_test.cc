@@ -44,7 +44,7 @@ TEST(ServerFairness, AHundredChoicesOfOneClientDelayATokenOfAnotherByTwoSteps) {
   SteppedServing stepped;
   stepped.Ask(R"({"prompt":"a","n":128,"max_tokens":200,"ignore_eos":true,"stream":true})", 7);
   for (int step = 0; step < 5; ++step) stepped.serving->Poll();
-  EXPECT_EQ(stepped.engine.counters().running, 63);
+  EXPECT_EQ(stepped.engine.counters().running, 60);  // half of an eighth is kept for others
   const FakeExchange& other = stepped.Ask(R"({"prompt":"a","max_tokens":1})", 8);
   int steps = 0;
   while (!other.is_complete() && steps < 100) {
