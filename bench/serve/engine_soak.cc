@@ -278,7 +278,7 @@ SoakResult RunSoak(const SoakOptions& options, const Tokenizer& tokenizer,
   scripted.vocab = tokenizer.size();
   scripted.tokens = script;
   scripted.burst = options.burst;
-  scripted.pages = 256;  // too few for all that runs, so that some are preempted
+  scripted.pages = 96;  // too few for all that runs, so that some are preempted
   ScriptRunner runner(scripted);
   Engine engine(runner, tokenizer, {.steps_in_flight = options.steps_in_flight});
   EngineServer server(engine, {.model = "script"},
