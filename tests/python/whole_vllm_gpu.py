@@ -33,7 +33,7 @@ class Record:
 
 
 def watch(records, parts):
-    """Has vLLM's sampler note everything in `records`, and rows amid their prompt in `parts`."""
+    """Has vLLM's sampler note everything in `records`, and count rows of unfinished prompts in `parts`."""
     import numpy as np
     from vllm.v1.worker.gpu.sample.sampler import Sampler
 

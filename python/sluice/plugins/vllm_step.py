@@ -166,7 +166,6 @@ class Steps:
         self._tokens.pop(slot, None)
         self._params[slot], self._refusals[slot] = None, _NOT_ADDED
         self._is_added[slot], self._lengths[slot] = False, -1
-        self._batch = (None, ())
         if handle is not None:
             try:
                 self._sampler.remove(handle)
@@ -257,12 +256,12 @@ class Steps:
         return "" if added.all() else self._refusals[slots[int(np.argmin(added))]]
 
     def _step(self, sampler, logits, slots, lengths):
-        samples = lengths >= self._states.prefill_len.np[slots]  # others are amid their prompt
+        samples = lengths >= self._states.prefill_len.np[slots]  # the others still read their prompt
         takes_all = samples.all()
         own, own_lengths = (slots, lengths) if takes_all else (slots[samples], lengths[samples])
-        behind = self._lengths[own] != own_lengths
-        if behind.any():
-            self._catch_up(own[behind].tolist(), own_lengths[behind].tolist())
+        lacks = self._lengths[own] != own_lengths
+        if lacks.any():
+            self._catch_up(own[lacks].tolist(), own_lengths[lacks].tolist())
         listed = int(sampler.sampling_states.num_logprobs[slots].max())
         if takes_all:
             table = self._sampler.step(logits, self._handles_of(own), table=listed).table
@@ -278,7 +277,7 @@ class Steps:
         return self._batch[1]
 
     def _step_of_some(self, logits, own, samples, listed):
-        """Rows amid their prompt get 0 everywhere: vLLM does not look at them."""
+        """Rows of unfinished prompts get 0 everywhere: vLLM does not look at them."""
         table = self._sampler.new_table(logits.shape[0], listed)
         for tensor in table:
             if tensor is not None:
