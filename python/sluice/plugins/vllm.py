@@ -3,8 +3,8 @@
 vLLM calls ``register`` in each of its processes. It replaces functions of vLLM at named seams, if
 the version is one of KNOWN and every seam has the parameters that stand there; else it changes
 nothing and logs one message. The variable SLUICE_VLLM says what is replaced:
-"top_k_top_p,draw,step" unless set, "logprobs" and "head" in addition, or "off". The step is taken
-over on CUDA alone. docs/plugins/vllm.md has the rest.
+"top_k_top_p,draw,step,logprobs" unless set, "head" in addition, or "off". The step is taken over on
+CUDA alone. docs/plugins/vllm.md has the rest.
 """
 
 import functools
@@ -26,7 +26,7 @@ from sluice.torch_rows import chosen_seeds, draw, tokens_or_zero
 logger = logging.getLogger("vllm.plugins.sluice")
 
 PARTS = ("top_k_top_p", "draw", "step", "logprobs", "head")
-_DEFAULT = "top_k_top_p,draw,step"
+_DEFAULT = "top_k_top_p,draw,step,logprobs"
 _FILTERS_MODULE = "vllm.v1.sample.ops.topk_topp_sampler"
 _RUNNER_MODULE = "vllm.v1.worker.gpu.sample.sampler"
 _STATES_MODULE = "vllm.v1.worker.gpu.states"

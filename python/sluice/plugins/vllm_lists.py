@@ -1,7 +1,7 @@
 """Lists of log-probabilities from vLLM's engine process to its server, encoded once a step.
 
-vLLM cuts a step's arrays into three for each request, and its encoder asks a function of Python for
-each of them: 1.2 ms of Python at 256 requests, in a process whose threads share one interpreter.
+vLLM cuts a step's arrays into three for each request, and its encoder calls a function of Python for
+each of them: 1.2 ms of Python at 256 requests, while the threads of a process share one interpreter.
 Here a request gets a reference to its row, and the rows of a step are encoded together: 0.3 ms.
 The bytes are the same.
 """
