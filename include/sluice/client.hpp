@@ -43,7 +43,7 @@ struct ClientRequest {
   // whatever ignores_end and min_tokens are.
   std::optional<OutputGrammar> grammar = {};
   std::optional<ThinkingBudget> thinking = {};  // as EngineRequest has it
-  uint64_t group = 0;  // these two as EngineRequest has them
+  uint64_t group = 0;                           // these two as EngineRequest has them
   int32_t priority = 0;
   bool ignores_end = false;  // the model's end tokens do not end it
   OutputMode mode = OutputMode::kDelta;

@@ -32,6 +32,8 @@ std::span<const std::string_view> MarkersOf(ReasoningFormat format);
 
 // Whether the output goes on with reasoning that this prompt has begun, as many templates do it.
 bool OpensReasoning(ReasoningFormat format, std::string_view prompt);
+bool OpensReasoning(ReasoningFormat format, const Tokenizer& tokenizer,
+                    std::span<const int32_t> prompt);
 // The text that ends reasoning; empty for kNone and kHarmony.
 std::string_view ReasoningEnd(ReasoningFormat format);
 

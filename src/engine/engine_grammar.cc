@@ -37,16 +37,15 @@ std::unique_ptr<engine::ThinkingMask> Engine::Impl::MakeThinking(const EngineReq
     ThrowInvalid("thinking", "a budget", "none: this engine has no text");
   }
   return std::make_unique<engine::ThinkingMask>(
-      *tokenizer_,
-      engine::ThinkingMaskOptions{
-          .budget = *request.thinking,
-          .end = spelled_ends_.Get(request.thinking->format, *tokenizer_),
-          .detokenizer = request.text.detokenizer,
-          .prompt = request.prompt,
-          .answer = grammar,
-          .stop_tokens = grammar != nullptr ? options_.grammars->stop_tokens()
-                                            : std::span<const int32_t>(),
-          .vocab = info_.vocab});
+      *tokenizer_, engine::ThinkingMaskOptions{
+                       .budget = *request.thinking,
+                       .end = spelled_ends_.Get(request.thinking->format, *tokenizer_),
+                       .detokenizer = request.text.detokenizer,
+                       .prompt = request.prompt,
+                       .answer = grammar,
+                       .stop_tokens = grammar != nullptr ? options_.grammars->stop_tokens()
+                                                         : std::span<const int32_t>(),
+                       .vocab = info_.vocab});
 }
 
 void Engine::Impl::TakeCompiled() {

@@ -95,8 +95,7 @@ inline uint32_t TextStream::QuickSize() const {
 }
 
 inline void TextStream::UpdateQuickSize() {
-  const bool is_quick =
-      delta_.finish == FinishReason::kNone && scanner_.is_idle_ && IsInAnswer();
+  const bool is_quick = delta_.finish == FinishReason::kNone && scanner_.is_idle_ && IsInAnswer();
   quick_size_ = is_quick ? QuickSize() : 0;
 }
 

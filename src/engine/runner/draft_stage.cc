@@ -54,8 +54,8 @@ std::span<const int32_t> DraftStage::Add(const DraftRequest& request) {
   rows_.push_back(
       {.request = request.request, .params = request.params, .drafts = inputs.subspan(1)});
   if (open == 0) {
-    rows_.back().bitmask = std::span(masks_).subspan(first * mask_words_,
-                                                     inputs.size() * mask_words_);
+    rows_.back().bitmask =
+        std::span(masks_).subspan(first * mask_words_, inputs.size() * mask_words_);
   }
   row_masks_.push_back(request.mask);
   slots_.push_back(request.slot);

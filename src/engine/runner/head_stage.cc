@@ -174,8 +174,7 @@ void HeadStage::Verify(const MatrixView& hidden, std::span<const DraftedRow> row
   stats.head_ns += clock.Lap();
   requests_.clear();
   for (const DraftedRow& row : rows) {
-    requests_.push_back(
-        {.request = row.request, .drafts = row.drafts, .bitmask = row.bitmask});
+    requests_.push_back({.request = row.request, .drafts = row.drafts, .bitmask = row.bitmask});
   }
   sampler.Step({logits, requests_}, {.tokens = verified_.tokens,
                                      .emitted = std::span(emitted_).first(rows.size()),

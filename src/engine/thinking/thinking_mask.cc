@@ -78,8 +78,8 @@ int64_t ThinkingMask::AwaitDrafts(std::span<const int32_t> drafts, std::span<int
 }
 
 void ThinkingMask::Drew(int32_t token) {
-  const bool begins_answer = place_.part() == Part::kBefore && answer_ != nullptr &&
-                             token != place_.begin_id();
+  const bool begins_answer =
+      place_.part() == Part::kBefore && answer_ != nullptr && token != place_.begin_id();
   if (begins_answer) place_.BeginAnswer();
   if (place_.part() != Part::kAnswer) return Take(token);
   if (answer_ != nullptr) answer_->Drew(token);

@@ -138,6 +138,7 @@ ClientRequest LiveExchange::RequestFor(const Choice& choice) const {
           .prompt_logprobs = asked_.prompt_logprobs,
           .text = asked_.text,
           .grammar = asked_.grammar,
+          .thinking = asked_.thinking,
           .group = exchange_.group(),
           .priority = asked_.priority,
           .ignores_end = asked_.ignores_end,

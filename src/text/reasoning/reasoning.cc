@@ -103,6 +103,14 @@ bool OpensReasoning(ReasoningFormat format, std::string_view prompt) {
   return prompt.ends_with(begin);
 }
 
+// White space may come after the marker, and each of its bytes may be a token.
+bool OpensReasoning(ReasoningFormat format, const Tokenizer& tokenizer,
+                    std::span<const int32_t> prompt) {
+  constexpr size_t kLast = 32;
+  return OpensReasoning(format,
+                        tokenizer.Decode(prompt.last(std::min(prompt.size(), kLast)), false));
+}
+
 std::string_view ReasoningEnd(ReasoningFormat format) { return text::TagsOf(format).end; }
 
 ReasoningPlace::ReasoningPlace(ReasoningFormat format, const Tokenizer& tokenizer, bool is_open)
