@@ -127,12 +127,18 @@ void AddGenerate(CLI::App& app, std::function<void()>& action) {
   AddGrammarFlags(*command, options->grammar);
   AddGrammarLibraryFlag(*command, options->generation.grammar_library);
   command->add_flag("--echo", options->echoes_prompt, "write the prompt before the text");
-  command
-      ->add_option(
-          "--show-candidates", options->show_candidates,
-          "show this many likely tokens at every step, and the rule that kept or dropped each")
-      ->check(CLI::Range(0, 1000))
-      ->capture_default_str();
+  CLI::Option* const candidates =
+      command
+          ->add_option(
+              "--show-candidates", options->show_candidates,
+              "show this many likely tokens at every step, and the rule that kept or dropped each")
+          ->check(CLI::Range(0, 1000))
+          ->capture_default_str();
+  // What a grammar or a budget forbids is no rule of the sampler.
+  for (const char* flag : {"--json-schema", "--json-object", "--grammar", "--regex", "--choice",
+                           "--thinking-budget"}) {
+    candidates->excludes(command->get_option(flag));
+  }
   CLI::Option* const json = command->add_flag("--json", options->as_json, "write one JSON object");
   command
       ->add_flag("--json-lines", options->as_json_lines,
