@@ -58,19 +58,19 @@ Bounds Next(const Bounds& bounds) {
   return {std::max<int64_t>(bounds.least - 1, 0), bounds.most - 1};
 }
 
-void WriteRest(const Bounds& bounds, std::string& rules) {
+void WriteRest(const Bounds& bounds, AfterString after, std::string& rules) {
   rules.append(NameOf(bounds)).append(kIs).append("(");
   if (bounds.least == 0) rules.append(R"(("\""))");
   if (bounds.least == 0 && bounds.most > 0) rules.append(" | ");
   if (bounds.most > 0) {
     rules.append("(").append(kCharacter).append(" ").append(NameOf(Next(bounds))).append(")");
   }
-  rules.append(")").append(kAfter).append("\n");
+  rules.append(")").append(after == AfterString::kJson ? kAfter : "").append("\n");
 }
 
 }  // namespace
 
-bool RewriteBoundedStrings(std::string& rules) {
+bool RewriteBoundedStrings(AfterString after, std::string& rules) {
   std::string written;
   std::set<Bounds> rests;
   std::set<std::string, std::less<>> unused;
@@ -100,7 +100,7 @@ bool RewriteBoundedStrings(std::string& rules) {
     for (Bounds rest = *bounds; rests.insert(rest).second && rest.most > 0;) rest = Next(rest);
   }
   if (!has_changed) return false;
-  for (const Bounds& rest : rests) WriteRest(rest, written);
+  for (const Bounds& rest : rests) WriteRest(rest, after, written);
   rules = std::move(written);
   return true;
 }

@@ -11,7 +11,7 @@ namespace sluice::grammar {
 // for which masks are made when a grammar is compiled.
 inline constexpr int64_t kLongestChain = 512;
 
-// `rules`: what the grammar engine writes for a JSON schema. Its strings of a bounded length count
+// `rules`: what the grammar engine writes for JSON schemas. Their strings of a bounded length count
 // characters, and near the end of one each token is tried that may be too long. Here a string has a
 // rule for each number of characters that are left, which all strings of the grammar share: so a
 // token is too long for the rule itself, which is known from the compilation on. The texts that
@@ -19,6 +19,7 @@ inline constexpr int64_t kLongestChain = 512;
 // engine's rule lets through.
 //
 // Returns whether anything was changed.
-bool RewriteBoundedStrings(std::string& rules);
+enum class AfterString : uint8_t { kJson, kAnything };  // what may follow; kJson: or nothing
+bool RewriteBoundedStrings(AfterString after, std::string& rules);
 
 }  // namespace sluice::grammar

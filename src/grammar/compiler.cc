@@ -170,7 +170,7 @@ class CompilerImpl {
         std::string rules = check_rules(library_->Call(
             f.json_schema_rules,
             {source, Bool(spaces), None(), apart, strict, most, Bool(false), Bool(false)}));
-        if (RewriteBoundedStrings(rules)) {
+        if (RewriteBoundedStrings(AfterString::kJson, rules)) {
           const Value edited = library_->String(rules);
           const Value root = library_->String("root");
           return library_->Call(f.compile_ebnf, {self, edited.any(), root.any()});
@@ -192,9 +192,15 @@ class CompilerImpl {
             library_->Call(f.lark_rules, {source, vocabulary_.any(), none.any(), none.any()}));
         return library_->Call(f.compile_lark, {self, source, none.any(), none.any()});
       }
-      case GrammarKind::kStructuralTag:
-        check_rules(library_->Call(f.tag_rules, {source}));
+      case GrammarKind::kStructuralTag: {
+        std::string rules = check_rules(library_->Call(f.tag_rules, {source}));
+        if (RewriteBoundedStrings(AfterString::kAnything, rules)) {
+          const Value edited = library_->String(rules);
+          const Value root = library_->String("root");
+          return library_->Call(f.compile_ebnf, {self, edited.any(), root.any()});
+        }
         return library_->Call(f.compile_tag, {self, source});
+      }
     }
     ThrowInvalid("kind", ToText(static_cast<int64_t>(kind)), "a kind of grammar");
   }
