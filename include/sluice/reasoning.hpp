@@ -87,6 +87,7 @@ struct OutputFormat {
 class OutputParser {
  public:
   explicit OutputParser(const OutputFormat& format, std::span<const Tool> tools = {});
+  OutputParser(const OutputFormat& format, const SharedTools& tools);  // not copied; null: none
   ~OutputParser();
   OutputParser(OutputParser&&) noexcept;
   OutputParser& operator=(OutputParser&&) noexcept;

@@ -156,7 +156,10 @@ size_t ReasoningPlace::Step(int32_t id, std::string_view text) {
   return text.size();
 }
 
-OutputParser::OutputParser(const OutputFormat& format, std::span<const Tool> tools) {
+OutputParser::OutputParser(const OutputFormat& format, std::span<const Tool> tools)
+    : OutputParser(format, text::SharedFor(format.tools, tools)) {}
+
+OutputParser::OutputParser(const OutputFormat& format, const SharedTools& tools) {
   const bool is_harmony =
       format.reasoning == ReasoningFormat::kHarmony || format.tools == ToolFormat::kHarmony;
   const ToolFormat tool_format = is_harmony ? ToolFormat::kHarmony : format.tools;
