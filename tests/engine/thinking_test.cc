@@ -256,6 +256,89 @@ TEST(ThinkingBudget, ComesBeforeRulesThatForbidTheEnd) {
   EXPECT_EQ(Plain().Text(ids), "aa</think>a");
 }
 
+// Allows one token, and notes what was drawn.
+class OneToken final : public DrawMask {
+ public:
+  OneToken(int32_t token, size_t vocab) : words((vocab + 31) / 32) {
+    words[static_cast<size_t>(token) / 32] |= static_cast<int32_t>(uint32_t{1} << (token % 32));
+  }
+  std::span<const int32_t> Await() override { return words; }
+  void Drew(int32_t token) override { drawn.push_back(token); }
+  void Flush() override { ++flushes; }
+
+  std::vector<int32_t> words;
+  std::vector<int32_t> drawn;
+  int flushes = 0;
+};
+
+struct MaskedThinking {
+  MaskedThinking(const Vocabulary& its, ThinkingBudget budget)
+      : vocabulary(its),
+        answer(its.Id("a"), its.tokens.size()),
+        stop(its.Id("z")),
+        mask(*its.tokenizer,
+             {.budget = budget,
+              .end = std::make_shared<const SpelledEnd>(budget.format, *its.tokenizer),
+              .answer = &answer,
+              .stop_tokens = {&stop, 1},
+              .vocab = std::ssize(its.tokens)}) {}
+
+  bool Allows(std::string_view text) {
+    const auto id = static_cast<size_t>(vocabulary.Id(text));
+    return (static_cast<uint32_t>(mask.Await()[id / 32]) >> (id % 32) & 1) != 0;
+  }
+  void Draw(std::string_view text) { mask.Drew(vocabulary.Id(text)); }
+
+  const Vocabulary& vocabulary;
+  OneToken answer;
+  int32_t stop;
+  ThinkingMask mask;
+};
+
+TEST(ThinkingBudget, GivesTheGrammarTheAnswerAlone) {
+  const Vocabulary vocabulary({Added(std::string(kEnd)), Added(std::string(kBegin))});
+  MaskedThinking thinking(vocabulary, {.tokens = 2});
+  EXPECT_TRUE(thinking.Allows("a") && thinking.Allows(kBegin));
+  EXPECT_FALSE(thinking.Allows("b"));
+  EXPECT_EQ(thinking.mask.open_draws(), 0);
+  thinking.Draw(kBegin);
+  EXPECT_TRUE(thinking.Allows("a") && thinking.Allows("b") && thinking.Allows(kEnd));
+  EXPECT_FALSE(thinking.Allows("z"));  // the stop token
+  thinking.Draw("b");
+  thinking.Draw("c");
+  EXPECT_TRUE(thinking.mask.Await().empty());
+  EXPECT_EQ(thinking.mask.forced(), vocabulary.Id(kEnd));
+  EXPECT_TRUE(thinking.answer.drawn.empty());
+  thinking.Draw(kEnd);
+  EXPECT_EQ(thinking.mask.forced(), -1);
+  EXPECT_TRUE(thinking.Allows("a"));
+  EXPECT_FALSE(thinking.Allows(kBegin));
+  thinking.Draw("a");
+  EXPECT_EQ(thinking.answer.drawn, vocabulary.Ids({"a"}));
+  thinking.mask.Flush();
+  EXPECT_EQ(thinking.answer.flushes, 1);
+
+  MaskedThinking without(vocabulary, {.tokens = 2});
+  without.Draw("a");
+  EXPECT_EQ(without.answer.drawn, vocabulary.Ids({"a"}));
+  EXPECT_FALSE(without.Allows(kBegin));
+}
+
+// A grammar could not follow what a token has of the answer beyond the end.
+TEST(ThinkingBudget, EndsBeforeTheFirstTokenOfAGrammar) {
+  MaskedThinking thinking(Plain(), {.tokens = 20, .is_open = true});
+  EXPECT_TRUE(thinking.Allows(">c") && thinking.Allows("k>\nb"));
+  thinking.Draw("</thin");
+  EXPECT_FALSE(thinking.Allows("k>\nb"));
+  EXPECT_TRUE(thinking.Allows(">c") && thinking.Allows("k>") && thinking.Allows("k"));
+  thinking.Draw("k");
+  EXPECT_FALSE(thinking.Allows(">c"));
+  EXPECT_TRUE(thinking.Allows(">") && thinking.Allows("k>\nb"));
+  thinking.Draw(">");
+  EXPECT_TRUE(thinking.Allows("a"));
+  EXPECT_FALSE(thinking.Allows("b"));
+}
+
 TEST(ThinkingBudget, RefusesWhatItCannotDo) {
   for (const auto& [thinking, parameter] :
        {std::pair<ThinkingBudget, std::string>{{.format = ReasoningFormat::kHarmony},
