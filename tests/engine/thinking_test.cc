@@ -227,6 +227,41 @@ TEST(ThinkingBudget, LetsStopsEndTheAnswerAlone) {
   EXPECT_EQ(received.end, GenerationEnd::kStopString);
 }
 
+// The text of a stream is that of its tokens up to a stop in the answer, however it is cut.
+TEST(ThinkingBudget, LeavesTheTextOfAStreamWhole) {
+  const auto stops =
+      std::make_shared<const StopList>(std::vector<std::string>{"<thx", "b<", "k>c", "ca", "\nb"});
+  for (const Texts& begin : Partitions(kBegin)) {
+    for (const Texts& end : {Texts{"</", "think", ">"}, Texts{"<", "/thin", "k>\nb"},
+                             Texts{"</think", ">c"}, Texts{"</thin", "k>"}}) {
+      const Texts script = Joined(Joined(Joined({"\n"}, begin), {"a", "b<", "c", "a"}),
+                                  Joined(end, {"c", "a", "z"}));
+      const std::vector<int32_t> ids = Plain().Ids(script);
+      std::string expected;
+      for (const std::string& token : script) expected += token;
+      const size_t answer = expected.find(kEnd) + kEnd.size();
+      const size_t stop = std::min(expected.find("ca", answer), expected.find("\nb", answer));
+      expected.resize(stop);
+      for (const size_t size : {size_t{1}, size_t{2}, ids.size()}) {
+        TextStream stream(*Plain().tokenizer, {.stops = stops, .thinking = ThinkingBudget{}});
+        std::string text;
+        int64_t released = 0;
+        for (size_t at = 0; at < ids.size(); at += size) {
+          const Delta& delta =
+              stream.Step(std::span(ids).subspan(at, std::min(size, ids.size() - at)), text);
+          EXPECT_EQ(delta.first_token, released);
+          EXPECT_LE(delta.last_token, delta.tokens);
+          released = delta.last_token;
+        }
+        const Delta& delta = stream.Finish(text);
+        EXPECT_EQ(text, expected) << ::testing::PrintToString(script) << " by " << size;
+        EXPECT_EQ(delta.finish, FinishReason::kStopString);
+        EXPECT_EQ(delta.last_token, delta.tokens);
+      }
+    }
+  }
+}
+
 TEST(ThinkingBudget, ComesBeforeRulesThatForbidTheEnd) {
   SamplingParams params;
   params.seed = 1;
