@@ -5,7 +5,6 @@
 
 #include "sluice/detokenizer.hpp"
 #include "support/check.h"
-#include "text/markup/markup.h"
 #include "text/tokenizer/tokenizer_impl.h"
 
 namespace sluice::engine {
@@ -37,7 +36,7 @@ ReasoningPlace PlaceAfter(ReasoningFormat format, const Tokenizer& tokenizer, si
 bool GoesBeyond(ReasoningPlace place, int32_t id, std::string_view piece) {
   const size_t before = place.Step(id, piece);
   if (place.part() != Part::kAnswer) return false;
-  return !std::ranges::all_of(piece.substr(before), text::IsSpace);
+  return piece.find_first_not_of(" \n\r\t", before) != std::string_view::npos;
 }
 
 }  // namespace
