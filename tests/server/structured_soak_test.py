@@ -160,6 +160,8 @@ def main() -> None:
     if not list(Path(sys.prefix).glob("lib/python*/site-packages/xgrammar/libxgrammar_bindings.so")):
         print("skipped: no xgrammar; scripts/setup.sh python installs it")
         sys.exit(77)
+    commit = subprocess.run(["git", "-C", options.root, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"],
+                            capture_output=True, text=True).stdout.strip()
     requests = bodies()
     plain, _ = answers(requests)
     # A cache of a few requests: others are preempted.
@@ -192,8 +194,6 @@ def main() -> None:
     if options.json is not None:
         rows.append({"bench": "structured soak", "task": "answers", "requests": len(requests),
                      "ended": sum(ended.values()), "match": sum(ended.values())})
-        commit = subprocess.run(["git", "-C", options.root, "describe", "--always", "--abbrev=40", "--exclude=*",
-                                 "--dirty"], capture_output=True, text=True).stdout.strip()
         options.json.write_text(json.dumps({"env": {"cores": os.cpu_count()}, "commit": commit, "rows": rows},
                                           indent=1) + "\n", encoding="utf-8")
     if 2 * sum(ended.values()) < len(requests) or not all(ended.values()):
