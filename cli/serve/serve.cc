@@ -107,6 +107,12 @@ void AddFormatFlags(CLI::App& command, ServerOptions& server) {
           "the form in which the model writes reasoning, which answers have apart; without it, "
           "that of its chat template")
       ->type_name(choices(ReasoningFormatNames()));
+  command
+      .add_option("--reasoning-budget", server.reasoning_budget,
+                  "end the reasoning of chats after this many tokens, unless they say how many; "
+                  "-1: no bound")
+      ->check(CLI::Range(-1, INT32_MAX))
+      ->capture_default_str();
 }
 
 int32_t EncodeThreads() {

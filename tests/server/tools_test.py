@@ -177,6 +177,21 @@ class Reasoning(unittest.TestCase):
                          reasoning)
         self.assertEqual("".join(d.content or "" for d in deltas), answer)
 
+    def test_ends_at_its_budget(self):
+        with writing(self.TEXT, "qwen_reasoning.jinja") as client:
+            # [thinking_budget]
+            message = client.chat.completions.create(
+                model="mock", messages=ASK,
+                extra_body={"thinking_token_budget": 3}).choices[0].message
+            # [thinking_budget]
+            self.assertTrue("It rains.".startswith(message.reasoning_content))
+            self.assertLess(len(message.reasoning_content), len("It rains."))
+            self.assertNotIn("<think>", message.content)
+            whole = create(client, extra_body={"thinking_budget": 100}).choices[0].message
+            self.assertEqual((whole.reasoning_content, whole.content), ("It rains.", "Rain."))
+        with writing(self.TEXT, "qwen_reasoning.jinja", "--reasoning-budget", "0") as client:
+            self.assertFalse(getattr(create(client).choices[0].message, "reasoning_content", None))
+
     def test_stays_in_the_content_where_the_server_or_the_request_says_so(self):
         with writing(self.TEXT, "qwen_reasoning.jinja", "--reasoning-format", "none") as client:
             self.assertEqual(create(client).choices[0].message.content, self.TEXT)

@@ -103,11 +103,12 @@ void LiveExchange::Submit(PreparedRequest& request) {
   choices_.resize(count);
   choices_unheard_ = choices_unwritten_ = choices_.size();
   loop_->choices.Reserve(choices_.size());
+  const auto tools = std::make_shared<const std::vector<Tool>>(asked_.tools.tools);
   for (Choice& choice : choices_) {
     choice.exchange = this;
     if (asked_.output.tools != ToolFormat::kNone ||
         asked_.output.reasoning != ReasoningFormat::kNone) {
-      choice.parser.emplace(asked_.output, asked_.tools.tools,
+      choice.parser.emplace(asked_.output, tools,
                             ChoiceParser::Wanted{.reasoning = asked_.tools.includes_reasoning,
                                                  .parallel = asked_.tools.is_parallel});
     }
@@ -138,6 +139,7 @@ ClientRequest LiveExchange::RequestFor(const Choice& choice) const {
           .prompt_logprobs = asked_.prompt_logprobs,
           .text = asked_.text,
           .grammar = asked_.grammar,
+          .thinking = asked_.thinking,
           .group = exchange_.group(),
           .priority = asked_.priority,
           .ignores_end = asked_.ignores_end,

@@ -7,6 +7,7 @@
 #include "server/api/request/grammar_fields.h"
 #include "server/api/request/param_schemas.h"
 #include "server/api/request/request_fields.h"
+#include "server/api/request/thinking_fields.h"
 #include "server/api/request/unsupported.h"
 #include "support/number.h"
 
@@ -24,6 +25,7 @@ struct Draft {
   CompletionRequest request = {};
   ChatInput chat = {};
   GrammarInput grammar = {};
+  ThinkingInput thinking = {};
   std::optional<int64_t> max_tokens = {};
   std::optional<int64_t> max_completion_tokens = {};
   std::optional<int32_t> best_of = {};
@@ -214,6 +216,9 @@ constexpr void (*kReadChat)(Draft&, const RequestValue&) = [](Draft& to, const R
 constexpr void (*kReadTool)(Draft&, const RequestValue&) = [](Draft& to, const RequestValue& v) {
   ReadToolField(to.request.tools, v);
 };
+constexpr void (*kReadThinking)(Draft&, const RequestValue&) =
+    [](Draft& to, const RequestValue& v) { ReadThinkingField(to.thinking, v); };
+constexpr const char* kBudget = R"({"type":"integer","minimum":-1,"maximum":2147483647})";
 constexpr RequestField<Draft> kChatFields[] = {
     {"messages",
      R"({"type":"array","items":{"type":"object","properties":{"role":{"type":"string"}},"required":["role"]}})",
@@ -226,6 +231,17 @@ constexpr RequestField<Draft> kChatFields[] = {
     {"parallel_tool_calls", R"({"type":"boolean"})", kReadTool},
     {"include_reasoning", R"({"type":"boolean"})", kReadTool},
     {"separate_reasoning", R"({"type":"boolean"})", kReadTool},
+    {"thinking_token_budget", kBudget, kReadThinking},
+    {"thinking_budget", kBudget, kReadThinking},
+    {"thinking_budget_tokens", kBudget, kReadThinking},
+    {"reasoning_budget", kBudget, kReadThinking},
+    {"reasoning_budget_tokens", kBudget, kReadThinking},
+    {"reasoning",
+     R"({"type":"object","properties":{"max_tokens":{"type":"integer","minimum":0,"maximum":2147483647},"exclude":{"type":"boolean"},"enabled":{"type":"boolean"}},"additionalProperties":false})",
+     kReadThinking},
+    {"thinking",
+     R"({"type":"object","properties":{"type":{"enum":["enabled"]},"budget_tokens":{"type":"integer","minimum":0,"maximum":2147483647}},"required":["type","budget_tokens"],"additionalProperties":false})",
+     kReadThinking},
     {"logprobs", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) { to.has_logprobs = v.Boolean(); }},
     {"top_logprobs", R"({"type":"integer","minimum":0,"maximum":20})",
@@ -253,6 +269,9 @@ void FinishChat(Draft& draft) {
   }
   if (request.tools.may_call()) draft.chat.tools = request.tools.json;
   FinishTools(request.tools);
+  request.thinking_tokens = draft.thinking.tokens;
+  request.thinking_field = std::move(draft.thinking.field);
+  if (draft.thinking.excludes_reasoning) request.tools.includes_reasoning = false;
   request.chat_variables = ChatVariables(draft.chat, draft.chat.messages);
   if (!draft.chat.messages_with_texts.empty()) {
     request.chat_variables_with_texts = ChatVariables(draft.chat, draft.chat.messages_with_texts);
