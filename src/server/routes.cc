@@ -8,6 +8,7 @@
 #include "json/writer.h"
 #include "server/access_log.h"
 #include "server/api/request/tokens_request.h"
+#include "server/api/response/message_events.h"
 #include "server/error_response.h"
 #include "server/page/openapi.h"
 #include "server/page/page.h"
@@ -87,6 +88,11 @@ HttpResponse WrongType() {
   return ErrorResponse({.status = 415,
                         .message = "the body has to be JSON, with Content-Type: application/json",
                         .code = "unsupported_media_type"});
+}
+
+// Whose clients read errors in another form.
+bool HasMessageErrors(Route route) {
+  return route == Route::kMessages || route == Route::kCountTokens;
 }
 
 ModelCard CardOf(const std::string& name, const ServerState& state) {
@@ -225,6 +231,12 @@ std::unique_ptr<Answer> Routes::Dispatch(const RouteRow& row, Exchange& exchange
       return services_.Complete(exchange, Api::kCompletions);
     case Route::kChatCompletions:
       return services_.Complete(exchange, Api::kChat);
+    case Route::kMessages:
+      return services_.Complete(exchange, Api::kMessages);
+    case Route::kCountTokens:
+      return services_.Complete(exchange, Api::kCountTokens);
+    case Route::kResponses:
+      return services_.Complete(exchange, Api::kResponses);
     case Route::kTokenize:
       return Tokenize(exchange, state_, services_);
     case Route::kDetokenize:
@@ -281,6 +293,9 @@ void Routes::Log(const HttpRequest& request, int status, bool is_complete,
 }
 
 void Routes::Finish(const HttpRequest& request, Route route, HttpResponse& response) {
+  if (response.error != nullptr && HasMessageErrors(RouteOf(request.path).route)) {
+    response.body = MessageErrorBody(*response.error, request.id);
+  }
   ++counts_[{route, response.status}];
   state_.access.AddFields(request, response.fields);
   response.fields.push_back({"X-Content-Type-Options", "nosniff"});

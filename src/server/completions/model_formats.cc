@@ -18,7 +18,7 @@ bool HasSpecial(const Tokenizer& tokenizer, std::span<const std::string_view> ma
 }
 
 std::string ParametersField(const ToolRequest& tools, size_t index) {
-  return "tools[" + Number(tools.first + index) + "].function.parameters";
+  return "tools[" + Number(tools.first + index) + "]" + std::string(tools.names.parameters);
 }
 
 // The engine would name the text of all tools, not the one with the wrong schema.
@@ -84,8 +84,9 @@ void ChooseCalls(CompletionRequest& asked, const ModelFormats& formats, OutputFo
   if (strict == tools.tools.end() || asked.grammar.has_value() || formats.has_special_markers) {
     return;
   }
-  SetGrammar(asked, output, options,
-             "tools[" + Number(strict - tools.tools.begin()) + "].function.strict");
+  SetGrammar(
+      asked, output, options,
+      "tools[" + Number(strict - tools.tools.begin()) + "]" + std::string(tools.names.strict));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "server/page/openapi.h"
 
+#include <algorithm>
 #include <sstream>
 #include <string_view>
 #include <vector>
@@ -17,31 +18,54 @@ struct Operation {
   std::string_view id;
   std::string_view summary;
   std::vector<FieldSchema> (*fields)() = nullptr;  // of the body; null: there is none
-  std::string_view required = {};                  // one of these
+  std::string_view required[2] = {};               // of these
   std::string_view type = "application/json";      // of the answer
 };
 
 constexpr std::string_view kEvents = "text/event-stream";
 constexpr Operation kOperations[] = {
-    {Route::kPage, "page", "A page to try the model", nullptr, "", "text/html"},
+    {Route::kPage, "page", "A page to try the model", nullptr, {}, "text/html"},
     {Route::kOpenApi, "openapi", "This description"},
-    {Route::kDocs, "docs", "This description as a page", nullptr, "", "text/html"},
-    {Route::kCompletions, "createCompletion", "Continue one or more texts",
-     [] { return CompletionSchemas(Api::kCompletions); }, "prompt"},
-    {Route::kChatCompletions, "createChatCompletion", "Answer the messages of a chat",
-     [] { return CompletionSchemas(Api::kChat); }, "messages"},
+    {Route::kDocs, "docs", "This description as a page", nullptr, {}, "text/html"},
+    {Route::kCompletions,
+     "createCompletion",
+     "Continue one or more texts",
+     [] { return CompletionSchemas(Api::kCompletions); },
+     {"prompt"}},
+    {Route::kChatCompletions,
+     "createChatCompletion",
+     "Answer the messages of a chat",
+     [] { return CompletionSchemas(Api::kChat); },
+     {"messages"}},
+    {Route::kMessages,
+     "createMessage",
+     "Answer messages, as Anthropic's API has them",
+     [] { return CompletionSchemas(Api::kMessages); },
+     {"messages", "max_tokens"}},
+    {Route::kCountTokens,
+     "countMessageTokens",
+     "The number of tokens of such messages",
+     [] { return CompletionSchemas(Api::kCountTokens); },
+     {"messages"}},
+    {Route::kResponses,
+     "createResponse",
+     "Answer items, as OpenAI's responses have them",
+     [] { return CompletionSchemas(Api::kResponses); },
+     {"input"}},
     {Route::kModels, "listModels", "The names of the model"},
     {Route::kModel, "retrieveModel", "One of these names"},
     {Route::kTokenize, "tokenize", "Token ids of a text or of messages", TokenizeSchemas},
-    {Route::kDetokenize, "detokenize", "The text of token ids", DetokenizeSchemas, "tokens"},
+    {Route::kDetokenize, "detokenize", "The text of token ids", DetokenizeSchemas, {"tokens"}},
     {Route::kHealth, "health", "Whether an engine is ready"},
     {Route::kReady, "ready", "Whether the server has a place for another request"},
     {Route::kVersion, "version", "The version of the server"},
-    {Route::kMetrics, "metrics", "Metrics for Prometheus", nullptr, "", "text/plain"},
+    {Route::kMetrics, "metrics", "Metrics for Prometheus", nullptr, {}, "text/plain"},
 };
 
 bool Streams(const Operation& operation) {
-  return operation.route == Route::kCompletions || operation.route == Route::kChatCompletions;
+  constexpr Route kStreams[] = {Route::kCompletions, Route::kChatCompletions, Route::kMessages,
+                                Route::kResponses};
+  return std::ranges::find(kStreams, operation.route) != std::end(kStreams);
 }
 
 void WriteType(JsonWriter& json, std::string_view type, std::string_view schema) {
@@ -70,8 +94,12 @@ void WriteBody(JsonWriter& json, const Operation& operation) {
     json.Key("application/json").Object([&] {
       json.Key("schema").Object([&] {
         json.Key("type").Value("object");
-        if (!operation.required.empty()) {
-          json.Key("required").Array([&] { json.Value(operation.required); });
+        if (!operation.required[0].empty()) {
+          json.Key("required").Array([&] {
+            for (const std::string_view name : operation.required) {
+              if (!name.empty()) json.Value(name);
+            }
+          });
         }
         json.Key("properties").Object([&] {
           for (const FieldSchema& field : operation.fields()) {

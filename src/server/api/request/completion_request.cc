@@ -1,12 +1,10 @@
 #include "server/api/request/completion_request.h"
 
 #include "json/read_param.h"
-#include "server/api/request/chat_input.h"
 #include "server/api/request/field_names.h"
 #include "server/api/request/field_schemas.h"
-#include "server/api/request/grammar_fields.h"
 #include "server/api/request/param_schemas.h"
-#include "server/api/request/request_fields.h"
+#include "server/api/request/request_draft.h"
 #include "server/api/request/unsupported.h"
 #include "support/number.h"
 
@@ -15,49 +13,6 @@ namespace {
 
 using json::json_type;
 using json::Range;
-
-constexpr int32_t kMostTokens = 2147483647;
-
-// A request, and what is known of it before all of its fields are.
-struct Draft {
-  const RequestLimits& limits;
-  CompletionRequest request = {};
-  ChatInput chat = {};
-  GrammarInput grammar = {};
-  std::optional<int64_t> max_tokens = {};
-  std::optional<int64_t> max_completion_tokens = {};
-  std::optional<int32_t> best_of = {};
-  bool has_stream_options = false;
-  bool has_logprobs = false;  // kChat's, which is true or false
-  std::optional<int32_t> top_logprobs = {};
-};
-
-Range UpTo(int64_t high, int64_t low = 0) {
-  return {static_cast<double>(low), static_cast<double>(high), false};
-}
-
-void ReadStop(Draft& to, const RequestValue& value) {
-  std::vector<std::string>& stops = to.request.text.stops;
-  const auto add = [&](std::string stop) {
-    const RequestLimits& limits = to.limits;
-    const std::string size = Number(stop.size()) + " bytes";
-    if (stop.empty()) value.Refuse("an empty text", "texts of one byte or more");
-    if (stop.size() > limits.stop_bytes) {
-      value.Refuse(size, "texts of at most " + Number(limits.stop_bytes) + " bytes");
-    }
-    if (stops.size() >= static_cast<size_t>(limits.stops)) {
-      value.Refuse("a list of more than " + Number(limits.stops) + " texts",
-                   "at most " + Number(limits.stops) + " texts");
-    }
-    stops.push_back(std::move(stop));
-  };
-  if (value.type() == json_type::string) {
-    add(value.Text());
-  } else {
-    value.ForEachValue("a text or a list of texts",
-                       [&](const RequestValue& stop) { add(stop.Text()); });
-  }
-}
 
 // vLLM's -1 is none. Its other negative seeds are refused: they would not give its tokens.
 void ReadSeed(Draft& to, const RequestValue& value) {
@@ -133,37 +88,14 @@ void ReadPrompt(Draft& to, const RequestValue& value) {
   if (prompts.empty()) value.Refuse("an empty list", kPrompt);
 }
 
-constexpr RequestField<Draft> kCommonFields[] = {
+// Of every API.
+constexpr DraftField kCommonFields[] = {
     {"model", R"({"type":"string"})",
      [](Draft& to, const RequestValue& v) { to.request.model = v.Text(); }},
-    {"n", R"({"type":"integer","minimum":1,"maximum":128})",
-     [](Draft& to, const RequestValue& v) {
-       to.request.n = v.Integer<int32_t>(UpTo(to.limits.choices, 1));
-     }},
     {"stream", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) { to.request.streams = v.Boolean(); }},
-    {"stream_options",
-     R"({"type":"object","properties":{"include_usage":{"type":"boolean"},"continuous_usage_stats":{"type":"boolean"}}})",
-     ReadStreamOptions},
-    {"stop",
-     R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"string"},"maxItems":16}]})",
-     ReadStop},
     {"seed", R"({"type":"integer","minimum":-1,"maximum":18446744073709551615})", ReadSeed},
     {"temperature", R"({"type":"number","minimum":0,"maximum":2})", ReadTemperature},
-    {"max_tokens", R"({"type":"integer","minimum":0,"maximum":2147483647})",
-     [](Draft& to, const RequestValue& v) {
-       to.max_tokens = v.Integer<int64_t>(UpTo(kMostTokens));
-     }},
-    {"max_completion_tokens", R"({"type":"integer","minimum":0,"maximum":2147483647})",
-     [](Draft& to, const RequestValue& v) {
-       to.max_completion_tokens = v.Integer<int64_t>(UpTo(kMostTokens));
-     }},
-    {"prompt_logprobs", R"({"type":"integer","minimum":0,"maximum":20})",
-     [](Draft& to, const RequestValue& v) {
-       to.request.prompt_logprobs = v.Integer<int32_t>(UpTo(to.limits.logprobs));
-     }},
-    {"echo", R"({"type":"boolean"})",
-     [](Draft& to, const RequestValue& v) { to.request.echo = v.Boolean(); }},
     {"ignore_eos", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) { to.request.ignores_end = v.Boolean(); }},
     {"include_stop_str_in_output", R"({"type":"boolean"})",
@@ -176,8 +108,6 @@ constexpr RequestField<Draft> kCommonFields[] = {
      [](Draft& to, const RequestValue& v) {
        to.request.text.detokenizer.spaces_between_special_tokens = v.Boolean();
      }},
-    {"return_token_ids", R"({"type":"boolean"})",
-     [](Draft& to, const RequestValue& v) { to.request.returns_token_ids = v.Boolean(); }},
     {"add_special_tokens", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) { to.request.adds_special_tokens = v.Boolean(); }},
     {"parse_special_tokens", R"({"type":"boolean"})",
@@ -194,7 +124,34 @@ constexpr RequestField<Draft> kCommonFields[] = {
      ReadTruncation},
 };
 
-constexpr RequestField<Draft> kCompletionFields[] = {
+// Of completions and chats.
+constexpr DraftField kOpenAiFields[] = {
+    {"n", R"({"type":"integer","minimum":1,"maximum":128})",
+     [](Draft& to, const RequestValue& v) {
+       to.request.n = v.Integer<int32_t>(UpTo(to.limits.choices, 1));
+     }},
+    {"stream_options",
+     R"({"type":"object","properties":{"include_usage":{"type":"boolean"},"continuous_usage_stats":{"type":"boolean"}}})",
+     ReadStreamOptions},
+    {"stop",
+     R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"string"},"maxItems":16}]})",
+     ReadStop},
+    {"max_tokens", R"({"type":"integer","minimum":0,"maximum":2147483647})", ReadMaxTokens},
+    {"max_completion_tokens", R"({"type":"integer","minimum":0,"maximum":2147483647})",
+     [](Draft& to, const RequestValue& v) {
+       to.max_completion_tokens = v.Integer<int64_t>(UpTo(kMostTokens));
+     }},
+    {"prompt_logprobs", R"({"type":"integer","minimum":0,"maximum":20})",
+     [](Draft& to, const RequestValue& v) {
+       to.request.prompt_logprobs = v.Integer<int32_t>(UpTo(to.limits.logprobs));
+     }},
+    {"echo", R"({"type":"boolean"})",
+     [](Draft& to, const RequestValue& v) { to.request.echo = v.Boolean(); }},
+    {"return_token_ids", R"({"type":"boolean"})",
+     [](Draft& to, const RequestValue& v) { to.request.returns_token_ids = v.Boolean(); }},
+};
+
+constexpr DraftField kCompletionFields[] = {
     {"prompt",
      R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647}},{"type":"array","items":{"type":"string"},"maxItems":128},{"type":"array","items":{"type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647}},"maxItems":128}]})",
      ReadPrompt},
@@ -208,24 +165,18 @@ constexpr RequestField<Draft> kCompletionFields[] = {
      }},
 };
 
-constexpr void (*kReadChat)(Draft&, const RequestValue&) = [](Draft& to, const RequestValue& v) {
-  ReadChatField(to.chat, v);
-};
-constexpr void (*kReadTool)(Draft&, const RequestValue&) = [](Draft& to, const RequestValue& v) {
-  ReadToolField(to.request.tools, v);
-};
-constexpr RequestField<Draft> kChatFields[] = {
+constexpr DraftField kChatFields[] = {
     {"messages",
      R"({"type":"array","items":{"type":"object","properties":{"role":{"type":"string"}},"required":["role"]}})",
-     kReadChat},
-    {"add_generation_prompt", R"({"type":"boolean"})", kReadChat},
-    {"continue_final_message", R"({"type":"boolean"})", kReadChat},
-    {"chat_template_kwargs", R"({"type":"object"})", kReadChat},
-    {"tools", R"({"type":"array","items":{"type":"object"}})", kReadTool},
-    {"tool_choice", R"({"anyOf":[{"type":"string"},{"type":"object"}]})", kReadTool},
-    {"parallel_tool_calls", R"({"type":"boolean"})", kReadTool},
-    {"include_reasoning", R"({"type":"boolean"})", kReadTool},
-    {"separate_reasoning", R"({"type":"boolean"})", kReadTool},
+     ReadOfChat},
+    {"add_generation_prompt", R"({"type":"boolean"})", ReadOfChat},
+    {"continue_final_message", R"({"type":"boolean"})", ReadOfChat},
+    {"chat_template_kwargs", R"({"type":"object"})", ReadOfChat},
+    {"tools", R"({"type":"array","items":{"type":"object"}})", ReadOfTools},
+    {"tool_choice", R"({"anyOf":[{"type":"string"},{"type":"object"}]})", ReadOfTools},
+    {"parallel_tool_calls", R"({"type":"boolean"})", ReadOfTools},
+    {"include_reasoning", R"({"type":"boolean"})", ReadOfTools},
+    {"separate_reasoning", R"({"type":"boolean"})", ReadOfTools},
     {"logprobs", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) { to.has_logprobs = v.Boolean(); }},
     {"top_logprobs", R"({"type":"integer","minimum":0,"maximum":20})",
@@ -234,12 +185,136 @@ constexpr RequestField<Draft> kChatFields[] = {
      }},
 };
 
-const RequestField<Draft>* Find(Api api, std::string_view name) {
-  using Fields = std::span<const RequestField<Draft>>;
-  const auto* const common = FieldOf(Fields(kCommonFields), name);
-  if (common != nullptr) return common;
-  return FieldOf(api == Api::kChat ? Fields(kChatFields) : Fields(kCompletionFields), name);
+// In the order in which names are looked up.
+std::vector<DraftFields> TablesOf(Api api) {
+  switch (api) {
+    case Api::kCompletions:
+      return {kCompletionFields, kOpenAiFields, kCommonFields};
+    case Api::kChat:
+      return {kChatFields, kOpenAiFields, kCommonFields};
+    case Api::kMessages:
+    case Api::kCountTokens:
+      return {MessagesFields(), kCommonFields};
+    case Api::kResponses:
+      return {ResponsesFields(), kCommonFields};
+  }
+  return {};
 }
+
+const DraftField* FindIn(std::span<const DraftFields> tables, std::string_view name) {
+  for (const DraftFields fields : tables) {
+    if (const DraftField* const field = FieldOf(fields, name)) return field;
+  }
+  return nullptr;
+}
+
+void FinishCompletion(Draft& draft) {
+  CompletionRequest& request = draft.request;
+  if (request.prompts.empty()) ThrowInvalid("prompt", "", "a text or a list");
+  if (draft.best_of.value_or(request.n) != request.n) {
+    ThrowInvalid("best_of", Number(*draft.best_of), "the same as n");
+  }
+  const int64_t choices = std::ssize(request.prompts) * request.n;
+  if (choices > draft.limits.choices) {
+    ThrowInvalid("n", Number(request.n),
+                 "at most " + Number(draft.limits.choices) + " choices of all prompts together");
+  }
+}
+
+void Finish(Draft& draft) {
+  CompletionRequest& request = draft.request;
+  request.max_tokens = draft.max_tokens;
+  std::string_view max_name = draft.max_name;
+  if (draft.max_completion_tokens.has_value()) {
+    request.max_tokens = draft.max_completion_tokens;
+    max_name = "max_completion_tokens";
+  }
+  if (request.max_tokens == 0 && !request.echo) {
+    ThrowInvalid(max_name, "0",
+                 request.api == Api::kResponses || request.api == Api::kMessages
+                     ? "1 or more"
+                     : "1 or more; 0 only where echo is true");
+  }
+  const int64_t min_tokens = request.params.min_tokens;
+  if (request.max_tokens.has_value() && min_tokens > *request.max_tokens) {
+    ThrowInvalid("min_tokens", Number(min_tokens), std::string("at most ").append(max_name));
+  }
+  if (draft.has_stream_options && !request.streams) {
+    ThrowInvalid("stream_options", "an object", "nothing where stream is not true");
+  }
+  if (request.streams && request.prompt_logprobs.has_value()) {
+    ThrowInvalid("prompt_logprobs", Number(*request.prompt_logprobs),
+                 "nothing where stream is true; echo with logprobs streams them");
+  }
+  if (request.echo && request.prompt_logprobs.has_value()) {
+    ThrowInvalid("prompt_logprobs", Number(*request.prompt_logprobs),
+                 "nothing where echo is true; logprobs has them then");
+  }
+  switch (request.api) {
+    case Api::kCompletions:
+      FinishCompletion(draft);
+      break;
+    case Api::kChat:
+      FinishChat(draft);
+      break;
+    case Api::kMessages:
+    case Api::kCountTokens:
+      FinishMessages(draft);
+      break;
+    case Api::kResponses:
+      FinishResponses(draft);
+      break;
+  }
+  request.grammar = std::move(draft.grammar.grammar);
+  request.grammar_field = std::move(draft.grammar.field);
+  request.params.logprobs = request.logprobs;
+  if (request.echo && request.logprobs.has_value()) request.prompt_logprobs = request.logprobs;
+}
+
+// The names that an unknown one may have been meant to be.
+std::vector<std::string_view> KnownNames(std::span<const DraftFields> tables) {
+  std::vector<std::string_view> names;
+  for (const DraftFields fields : tables) {
+    for (const DraftField& field : fields) {
+      if (!field.schema.empty()) names.push_back(field.name);
+    }
+  }
+  for (const std::string_view name : GrammarFields()) names.push_back(name);
+  for (const std::string_view name : json::kParamNames) names.push_back(name);
+  return names;
+}
+
+}  // namespace
+
+void ReadStop(Draft& to, const RequestValue& value) {
+  std::vector<std::string>& stops = to.request.text.stops;
+  const auto add = [&](std::string stop) {
+    const RequestLimits& limits = to.limits;
+    const std::string size = Number(stop.size()) + " bytes";
+    if (stop.empty()) value.Refuse("an empty text", "texts of one byte or more");
+    if (stop.size() > limits.stop_bytes) {
+      value.Refuse(size, "texts of at most " + Number(limits.stop_bytes) + " bytes");
+    }
+    if (stops.size() >= static_cast<size_t>(limits.stops)) {
+      value.Refuse("a list of more than " + Number(limits.stops) + " texts",
+                   "at most " + Number(limits.stops) + " texts");
+    }
+    stops.push_back(std::move(stop));
+  };
+  if (value.type() == json_type::string) {
+    add(value.Text());
+  } else {
+    value.ForEachValue("a text or a list of texts",
+                       [&](const RequestValue& stop) { add(stop.Text()); });
+  }
+}
+
+void ReadMaxTokens(Draft& to, const RequestValue& value) {
+  to.max_tokens = value.Integer<int64_t>(UpTo(kMostTokens));
+}
+
+void ReadOfChat(Draft& to, const RequestValue& value) { ReadChatField(to.chat, value); }
+void ReadOfTools(Draft& to, const RequestValue& value) { ReadToolField(to.request.tools, value); }
 
 void FinishChat(Draft& draft) {
   CompletionRequest& request = draft.request;
@@ -260,82 +335,15 @@ void FinishChat(Draft& draft) {
   if (draft.chat.continues_final_message) request.final_message = draft.chat.last_text;
 }
 
-void FinishCompletion(Draft& draft) {
-  CompletionRequest& request = draft.request;
-  if (request.prompts.empty()) ThrowInvalid("prompt", "", "a text or a list");
-  if (draft.best_of.value_or(request.n) != request.n) {
-    ThrowInvalid("best_of", Number(*draft.best_of), "the same as n");
-  }
-  const int64_t choices = std::ssize(request.prompts) * request.n;
-  if (choices > draft.limits.choices) {
-    ThrowInvalid("n", Number(request.n),
-                 "at most " + Number(draft.limits.choices) + " choices of all prompts together");
-  }
-}
-
-void Finish(Draft& draft) {
-  CompletionRequest& request = draft.request;
-  request.max_tokens = draft.max_tokens;
-  const char* max_name = "max_tokens";
-  if (draft.max_completion_tokens.has_value()) {
-    request.max_tokens = draft.max_completion_tokens;
-    max_name = "max_completion_tokens";
-  }
-  if (request.max_tokens == 0 && !request.echo) {
-    ThrowInvalid(max_name, "0", "1 or more; 0 only where echo is true");
-  }
-  const int64_t min_tokens = request.params.min_tokens;
-  if (request.max_tokens.has_value() && min_tokens > *request.max_tokens) {
-    ThrowInvalid("min_tokens", Number(min_tokens), std::string("at most ").append(max_name));
-  }
-  if (draft.has_stream_options && !request.streams) {
-    ThrowInvalid("stream_options", "an object", "nothing where stream is not true");
-  }
-  if (request.streams && request.prompt_logprobs.has_value()) {
-    ThrowInvalid("prompt_logprobs", Number(*request.prompt_logprobs),
-                 "nothing where stream is true; echo with logprobs streams them");
-  }
-  if (request.echo && request.prompt_logprobs.has_value()) {
-    ThrowInvalid("prompt_logprobs", Number(*request.prompt_logprobs),
-                 "nothing where echo is true; logprobs has them then");
-  }
-  if (request.api == Api::kChat) {
-    FinishChat(draft);
-  } else {
-    FinishCompletion(draft);
-  }
-  request.grammar = std::move(draft.grammar.grammar);
-  request.grammar_field = std::move(draft.grammar.field);
-  request.params.logprobs = request.logprobs;
-  if (request.echo && request.logprobs.has_value()) request.prompt_logprobs = request.logprobs;
-}
-
-// The names that an unknown one may have been meant to be.
-std::vector<std::string_view> KnownNames(Api api) {
-  std::vector<std::string_view> names;
-  for (const auto& field : kCommonFields) names.push_back(field.name);
-  if (api == Api::kChat) {
-    for (const auto& field : kChatFields) names.push_back(field.name);
-  } else {
-    for (const auto& field : kCompletionFields) names.push_back(field.name);
-  }
-  for (const std::string_view name : GrammarFields()) names.push_back(name);
-  for (const std::string_view name : json::kParamNames) names.push_back(name);
-  return names;
-}
-
-}  // namespace
-
 std::vector<FieldSchema> CompletionSchemas(Api api) {
-  using Fields = std::span<const RequestField<Draft>>;
+  const std::vector<DraftFields> tables = TablesOf(api);
   std::vector<FieldSchema> schemas;
-  AddSchemas(api == Api::kChat ? Fields(kChatFields) : Fields(kCompletionFields), schemas);
-  AddSchemas(Fields(kCommonFields), schemas);
+  for (const DraftFields fields : tables) AddSchemas(fields, schemas);
   for (const std::string_view name : GrammarFields()) {
     schemas.push_back({name, R"({"description":"what the output must be"})"});
   }
   for (FieldSchema& param : ParamSchemas()) {
-    if (Find(api, param.name) == nullptr) schemas.push_back(std::move(param));
+    if (FindIn(tables, param.name) == nullptr) schemas.push_back(std::move(param));
   }
   return schemas;
 }
@@ -343,19 +351,20 @@ std::vector<FieldSchema> CompletionSchemas(Api api) {
 CompletionRequest ParseCompletionRequest(Api api, std::string_view body,
                                          const SamplingParams& defaults,
                                          const RequestLimits& limits) {
+  const std::vector<DraftFields> tables = TablesOf(api);
   Draft draft{limits};
   draft.request.api = api;
   draft.request.params = defaults;
   draft.request.adds_special_tokens = api == Api::kCompletions;
-  draft.request.parses_special_tokens = api == Api::kChat;
+  draft.request.parses_special_tokens = IsChat(api);
   draft.chat.refused_texts = limits.refused_texts;
   draft.grammar.max_bytes = limits.grammar_bytes;
   const auto is_known = [&](std::string_view name) {
-    return Find(api, name) != nullptr || json::IsParam(name) || IsGrammarField(name) ||
+    return FindIn(tables, name) != nullptr || json::IsParam(name) || IsGrammarField(name) ||
            IsUnsupported(name) || IsIgnored(name);
   };
   draft.request.unknown = ReadBody(body, is_known, [&](const RequestValue& value) {
-    if (const RequestField<Draft>* const field = Find(api, value.name())) {
+    if (const DraftField* const field = FindIn(tables, value.name())) {
       field->read(draft, value);
     } else if (json::IsParam(value.name())) {
       json::ReadParam(value.name(), value.json(), draft.request.params);
@@ -370,7 +379,7 @@ CompletionRequest ParseCompletionRequest(Api api, std::string_view body,
   for (const std::string& name : draft.chat.unknown) AddUnknown(name, draft.request.unknown);
   for (const std::string& name : draft.grammar.unknown) AddUnknown(name, draft.request.unknown);
   if (limits.refuses_unknown && !draft.request.unknown.empty()) {
-    throw ApiFailure(UnknownField(draft.request.unknown, KnownNames(api)));
+    throw ApiFailure(UnknownField(draft.request.unknown, KnownNames(tables)));
   }
   WithApiErrors([&] { Finish(draft); });
   return std::move(draft.request);
