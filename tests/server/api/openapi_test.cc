@@ -48,6 +48,14 @@ std::vector<Kind> Kinds() {
       {Route::kChatCompletions, CompletionSchemas(Api::kChat),
        [](const std::string& body) { return RefusedBy(Api::kChat, body); },
        R"("messages":[{"role":"user","content":"a"}])"},
+      {Route::kMessages, CompletionSchemas(Api::kMessages),
+       [](const std::string& body) { return RefusedBy(Api::kMessages, body); },
+       R"("max_tokens":2147483647,"messages":[{"role":"user","content":"a"}])"},
+      {Route::kCountTokens, CompletionSchemas(Api::kCountTokens),
+       [](const std::string& body) { return RefusedBy(Api::kCountTokens, body); },
+       R"("messages":[{"role":"user","content":"a"}])"},
+      {Route::kResponses, CompletionSchemas(Api::kResponses),
+       [](const std::string& body) { return RefusedBy(Api::kResponses, body); }, R"("input":"a")"},
       {Route::kTokenize, TokenizeSchemas(),
        [](const std::string& body) {
          return FieldOfError([&] { ParseTokenizeRequest(body, true); });
@@ -61,11 +69,9 @@ std::vector<Kind> Kinds() {
   };
 }
 
+// Of a field that comes twice the first one counts.
 std::string BodyWith(const Kind& kind, std::string_view name, const std::string& value) {
-  const std::string field = "\"" + std::string(name) + "\":" + value;
-  return kind.required.starts_with("\"" + std::string(name) + "\"")
-             ? "{" + field + "}"
-             : "{" + kind.required + "," + field + "}";
+  return "{\"" + std::string(name) + "\":" + value + "," + kind.required + "}";
 }
 
 class OpenApi : public testing::Test {

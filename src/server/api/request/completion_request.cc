@@ -1,6 +1,7 @@
 #include "server/api/request/completion_request.h"
 
 #include "json/read_param.h"
+#include "server/api/json_text.h"
 #include "server/api/request/field_names.h"
 #include "server/api/request/field_schemas.h"
 #include "server/api/request/param_schemas.h"
@@ -316,6 +317,28 @@ void ReadMaxTokens(Draft& to, const RequestValue& value) {
 void ReadOfChat(Draft& to, const RequestValue& value) { ReadChatField(to.chat, value); }
 void ReadOfTools(Draft& to, const RequestValue& value) { ReadToolField(to.request.tools, value); }
 
+void ReadEffort(Draft& to, const RequestValue& value) {
+  const std::string effort = value.Text();
+  CheckText(effort, value.name(), to.limits.refused_texts);
+  if (effort.empty()) value.Refuse("an empty text", "a text such as low, medium or high");
+  if (effort == "none") {
+    to.reasons = false;
+  } else {
+    AppendQuoted(to.effort, effort);
+  }
+}
+
+// By the variables that templates read: enable_thinking is that of Qwen and GLM, thinking that of
+// DeepSeek and Granite, reasoning_effort that of gpt-oss.
+void SetReasoning(Draft& draft) {
+  if (draft.reasons.has_value()) {
+    const std::string_view value = *draft.reasons ? "true" : "false";
+    SetTemplateField(draft.chat, "enable_thinking", value);
+    SetTemplateField(draft.chat, "thinking", value);
+  }
+  if (!draft.effort.empty()) SetTemplateField(draft.chat, "reasoning_effort", draft.effort);
+}
+
 void FinishChat(Draft& draft) {
   CompletionRequest& request = draft.request;
   if (draft.top_logprobs.value_or(0) > 0 && !draft.has_logprobs) {
@@ -328,6 +351,7 @@ void FinishChat(Draft& draft) {
   }
   if (request.tools.may_call()) draft.chat.tools = request.tools.json;
   FinishTools(request.tools);
+  SetReasoning(draft);
   request.chat_variables = ChatVariables(draft.chat, draft.chat.messages);
   if (!draft.chat.messages_with_texts.empty()) {
     request.chat_variables_with_texts = ChatVariables(draft.chat, draft.chat.messages_with_texts);

@@ -16,7 +16,6 @@
 #include "server/api/json_text.h"
 #include "server/api/request/message_blocks.h"
 #include "server/api/request/read_fields.h"
-#include "server/api/request/reasoning_fields.h"
 #include "server/api/request/request_draft.h"
 #include "server/api/request/unsupported.h"
 
@@ -92,7 +91,7 @@ void ReadThinking(Draft& to, const RequestValue& value) {
                  "enabled, adaptive or disabled");
   }
   if (type == "disabled") to.request.tools.includes_reasoning = false;
-  if (type != "adaptive") SetReasoning(to.chat, type == "enabled");
+  if (type != "adaptive") to.reasons = type == "enabled";
 }
 
 void ReadOutputConfig(Draft& to, const RequestValue& value) {
@@ -102,9 +101,14 @@ void ReadOutputConfig(Draft& to, const RequestValue& value) {
                if (field == "format") {
                  ReadFlatFormat(to.grammar, part);
                } else {
-                 SetEffort(to.chat, part);
+                 ReadEffort(to, part);
                }
              });
+}
+
+void ReadStopSequences(Draft& to, const RequestValue& value) {
+  if (value.type() != json::json_type::array) value.Refuse(value.Shown(), "a list of texts");
+  ReadStop(to, value);
 }
 
 constexpr std::string_view kOneAnswer = "an answer is one message";
@@ -117,7 +121,8 @@ constexpr DraftField kMessagesFields[] = {
     {"max_tokens", R"({"type":"integer","minimum":1,"maximum":2147483647})", ReadMaxTokens},
     {"system", R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"object"}}]})",
      ReadSystem},
-    {"stop_sequences", R"({"type":"array","items":{"type":"string"},"maxItems":16})", ReadStop},
+    {"stop_sequences", R"({"type":"array","items":{"type":"string"},"maxItems":16})",
+     ReadStopSequences},
     {"tools",
      R"({"type":"array","items":{"type":"object","properties":{"name":{"type":"string"},"input_schema":{"type":"object"}},"required":["name"]}})",
      ReadSchemaTools},

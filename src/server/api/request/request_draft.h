@@ -31,6 +31,8 @@ struct Draft {
   bool has_stream_options = false;
   bool has_logprobs = false;  // kChat's, which is true or false
   std::optional<int32_t> top_logprobs = {};
+  std::optional<bool> reasons = {};        // whether the model shall, where it can do either
+  std::string effort = {};                 // of its reasoning, as JSON; empty: the template's
   std::optional<std::string> system = {};  // the message before all others
   std::vector<Echo> echo = {};             // kResponses: what its responses repeat
 };
@@ -49,6 +51,9 @@ void ReadMaxTokens(Draft& to, const RequestValue& value);
 // Fields of chats by the names that they have there: chat_template_kwargs, tools, ...
 void ReadOfChat(Draft& to, const RequestValue& value);
 void ReadOfTools(Draft& to, const RequestValue& value);
+
+// "none" is no reasoning at all.
+void ReadEffort(Draft& to, const RequestValue& value);
 
 // What the model's template is given, from all that was read.
 void FinishChat(Draft& draft);

@@ -13,7 +13,6 @@
 
 #include "server/api/json_text.h"
 #include "server/api/request/read_fields.h"
-#include "server/api/request/reasoning_fields.h"
 #include "server/api/request/request_draft.h"
 #include "server/api/request/response_items.h"
 #include "server/api/request/unsupported.h"
@@ -80,7 +79,7 @@ void ReadReasoning(Draft& to, const RequestValue& value) {
   ReadAndEcho(to, value, [&](const RequestValue& reasoning) {
     ReadFields(reasoning, kFields, "reasoning", to.chat.unknown,
                [&](std::string_view field, const RequestValue& part) {
-                 if (field == "effort") return SetEffort(to.chat, part);
+                 if (field == "effort") return ReadEffort(to, part);
                  part.Text();  // reasoning comes whole
                });
   });
@@ -140,6 +139,12 @@ void ReadMetadata(Draft& to, const RequestValue& value) {
   AppendEcho(to, value.name(), JsonOfValue(value));
 }
 
+// include_obfuscation pads events against those who see their sizes: nothing is padded here.
+void CheckStreamOptions(Draft&, const RequestValue& value) {
+  if (value.type() != json::json_type::object) value.Refuse(value.Shown(), "an object");
+  value.Skip();
+}
+
 void CheckTruncation(Draft&, const RequestValue& value) {
   const std::string text = value.Text();
   if (text == "disabled") return;
@@ -173,8 +178,7 @@ constexpr DraftField kResponsesFields[] = {
     {"include", R"({"type":"array","items":{"type":"string"}})", ReadInclude},
     {"metadata", R"({"type":"object"})", ReadMetadata},
     {"truncation", R"({"enum":["disabled"]})", CheckTruncation},
-    {"stream_options", R"({"type":"object"})",
-     [](Draft&, const RequestValue& v) { v.Skip(); }},  // padding against eavesdroppers
+    {"stream_options", R"({"type":"object"})", CheckStreamOptions},
     {"chat_template_kwargs", R"({"type":"object"})", ReadOfChat},
     {"include_reasoning", R"({"type":"boolean"})", ReadOfTools},
     {"separate_reasoning", R"({"type":"boolean"})", ReadOfTools},

@@ -40,6 +40,9 @@ constexpr Unsupported kUnsupported[] = {
      .hint = "the prompt may say how long it shall be",
      .neutral_text = "medium"},
     {.name = "web_search_options", .hint = "nothing is searched", .is_asked_for_by_empty = true},
+    // Anthropic's
+    {.name = "container", .hint = "the server runs no tools"},
+    {.name = "mcp_servers", .hint = "the server runs no tools; tools has those of clients"},
     // vLLM's, SGLang's, and those of text-generation-inference
     {.name = "bad_words", .hint = "bad_words_token_ids takes lists of token ids"},
     {.name = "chat_template", .hint = "the model's own is used"},
