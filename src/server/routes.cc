@@ -90,8 +90,8 @@ HttpResponse WrongType() {
                         .code = "unsupported_media_type"});
 }
 
-// Whose clients read errors in another form.
-bool HasMessageErrors(Route route) {
+// Of Anthropic's API, with its form of errors and its name of X-Request-Id.
+bool IsOfMessages(Route route) {
   return route == Route::kMessages || route == Route::kCountTokens;
 }
 
@@ -293,8 +293,9 @@ void Routes::Log(const HttpRequest& request, int status, bool is_complete,
 }
 
 void Routes::Finish(const HttpRequest& request, Route route, HttpResponse& response) {
-  if (response.error != nullptr && HasMessageErrors(RouteOf(request.path).route)) {
-    response.body = MessageErrorBody(*response.error, request.id);
+  if (IsOfMessages(RouteOf(request.path).route)) {
+    response.fields.push_back({"Request-Id", request.id});
+    if (response.error != nullptr) response.body = MessageErrorBody(*response.error, request.id);
   }
   ++counts_[{route, response.status}];
   state_.access.AddFields(request, response.fields);

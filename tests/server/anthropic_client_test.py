@@ -4,14 +4,14 @@
 Usage: anthropic_client_test.py SLUICE ROOT. Exit code 77: skipped.
 """
 
-import json
 import sys
 import tempfile
 import unittest
+from contextlib import contextmanager
 from pathlib import Path
 
 SLUICE, ROOT = str(Path(sys.argv.pop(1)).resolve()), Path(sys.argv.pop(1)).resolve()
-sys.path[:0] = [str(ROOT / "tests/cli"), str(ROOT / "tests/server")]
+sys.path.insert(0, str(ROOT / "tests/cli"))
 import served  # noqa: E402
 import tiny_model  # noqa: E402
 
@@ -20,8 +20,6 @@ try:
 except ImportError as missing:
     print(f"skipped: {missing}; scripts/setup.sh python installs it")
     sys.exit(77)
-
-from writing import writing_server  # noqa: E402
 
 FOLDER = tempfile.TemporaryDirectory()
 TEMPLATE = ("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
@@ -45,11 +43,12 @@ def tearDownModule():
     server.__exit__()
 
 
+@contextmanager
 def writing(text, template="hermes.jinja"):
-    """A client of a server whose model writes this text."""
-    its = writing_server(SLUICE, ROOT, text, template)
-    its.client = lambda url: anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
-    return its
+    """A client of a server whose engine writes this text."""
+    template = ROOT / "tests/fixtures/chats/families" / template
+    with served.writing(SLUICE, text, template) as its:
+        yield anthropic.Anthropic(base_url=its.url, api_key="none", max_retries=0)
 
 
 class Texts(unittest.TestCase):
@@ -138,7 +137,7 @@ class Tools(unittest.TestCase):
         self.assertGreater(again.usage.input_tokens, message.usage.input_tokens)
 
     def test_reasoning_is_a_block_of_its_own(self):
-        with writing("<think>\nHm.\n</think>\n\nYes.", "qwen3.jinja") as its:
+        with writing("<think>\nHm.\n</think>\n\nYes.", "deepseek_v31.jinja") as its:
             with its.messages.stream(model="mock", max_tokens=200, messages=HELLO) as stream:
                 kinds = {event.delta.type for event in stream if event.type == "content_block_delta"}
                 final = stream.get_final_message()
