@@ -106,9 +106,16 @@ class Texts(unittest.TestCase):
 
 class Tools(unittest.TestCase):
     def test_calls_are_blocks(self):
-        with writing(CALLS) as its:
-            message = its.messages.create(model="mock", max_tokens=200, messages=HELLO, tools=TOOLS)
-            with its.messages.stream(model="mock", max_tokens=200, messages=HELLO, tools=TOOLS) as stream:
+        with writing(CALLS) as client:
+            # [messages]
+            message = client.messages.create(
+                model="mock", max_tokens=200, system="Be brief.", tools=TOOLS,
+                messages=[{"role": "user", "content": "Is it wet in Oslo and in Bergen?"}])
+            calls = [block for block in message.content if block.type == "tool_use"]
+            # [messages]
+            self.assertEqual(len(calls), 2)
+            with client.messages.stream(model="mock", max_tokens=200, messages=HELLO,
+                                        tools=TOOLS) as stream:
                 final = stream.get_final_message()
         for answer in (message, final):
             self.assertEqual([block.type for block in answer.content], ["text", "tool_use", "tool_use"])

@@ -106,12 +106,15 @@ class Outputs(unittest.TestCase):
         self.assertIn("response.function_call_arguments.delta", kinds)
 
     def test_an_output_is_a_history(self):
-        with writing(CALLS) as its:
-            first = its.responses.create(**ASK)
+        with writing(CALLS) as client:
+            # [responses]
+            question = {"role": "user", "content": "What is the weather?"}
+            first = client.responses.create(model="mock", input=[question], tools=TOOLS)
             outputs = [{"type": "function_call_output", "call_id": item.call_id, "output": "rain"}
                        for item in first.output if item.type == "function_call"]
-            again = its.responses.create(**{**ASK, "input": [
-                {"role": "user", "content": ASK["input"]}, *first.output, *outputs]})
+            again = client.responses.create(model="mock", tools=TOOLS,
+                                            input=[question, *first.output, *outputs])
+            # [responses]
         self.assertEqual(len(again.output), 3)
         self.assertGreater(again.usage.input_tokens, first.usage.input_tokens)
 
