@@ -91,9 +91,7 @@ HttpResponse WrongType() {
 }
 
 // Of Anthropic's API, with its form of errors and its name of X-Request-Id.
-bool IsOfMessages(Route route) {
-  return route == Route::kMessages || route == Route::kCountTokens;
-}
+bool IsOfMessages(Route route) { return route == Route::kMessages || route == Route::kCountTokens; }
 
 ModelCard CardOf(const std::string& name, const ServerState& state) {
   return {.id = name, .created = state.created, .context = state.info.context};
