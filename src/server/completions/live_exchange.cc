@@ -123,7 +123,7 @@ void LiveExchange::Submit(PreparedRequest& request) {
   loop_->counters.unknown_fields += std::ssize(asked_.unknown);
 
   const size_t count = prompts_.size() * static_cast<size_t>(asked_.n);
-  exchange_.TakePlaces(static_cast<int64_t>(count) - 1);
+  exchange_.TakePlaces(static_cast<int64_t>(count) - 1, asked_.n > 1 ? "n" : "prompt");
   choices_.resize(count);
   choices_unheard_ = choices_unwritten_ = choices_.size();
   loop_->choices.Reserve(choices_.size());

@@ -31,7 +31,7 @@ std::string JsonOfValue(const RequestValue& value) {
   return json;
 }
 
-// Reads an object whose JSON responses repeat.
+// Reads an object that responses repeat.
 template <typename Read>
 void ReadAndEcho(Draft& to, const RequestValue& value, Read read) {
   if (value.type() != json::json_type::object) value.Refuse(value.Shown(), "an object");
@@ -139,7 +139,7 @@ void ReadMetadata(Draft& to, const RequestValue& value) {
   AppendEcho(to, value.name(), JsonOfValue(value));
 }
 
-// include_obfuscation pads events against those who see their sizes: nothing is padded here.
+// include_obfuscation pads events, so that their sizes say nothing: here none is padded.
 void CheckStreamOptions(Draft&, const RequestValue& value) {
   if (value.type() != json::json_type::object) value.Refuse(value.Shown(), "an object");
   value.Skip();

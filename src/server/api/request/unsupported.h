@@ -13,7 +13,7 @@ namespace sluice::server {
 bool IsUnsupported(std::string_view name);
 // Throws ApiFailure with the code unsupported_parameter.
 void RefuseUnsupported(const RequestValue& value);
-// The same for a field of one API, with what does it there; `neutral` has no effect.
+// A field of one API, with what does it there; `neutral` has no effect.
 void RefuseUnsupported(const RequestValue& value, std::string_view hint, double neutral = 0);
 // name = "value" is not supported: hint
 [[noreturn]] void ThrowUnsupported(const std::string& name, std::string_view value,

@@ -4,7 +4,7 @@
 //   of each item response.output_item.added, what comes of it, response.output_item.done:
 //     message        response.content_part.added, .output_text.delta, .output_text.done,
 //                    response.content_part.done
-//     reasoning      the same with response.reasoning_text.delta and .done
+//     reasoning      these parts with response.reasoning_text.delta and .done
 //     function_call  response.function_call_arguments.delta and .done
 //   response.completed, .incomplete where the output came to its last token, or .failed
 //
