@@ -7,6 +7,7 @@
 
 #include "json/writer.h"
 #include "server/api/request/field_schemas.h"
+#include "server/page/answer_schemas.h"
 #include "server/route.h"
 #include "sluice/version.hpp"
 
@@ -68,6 +69,12 @@ bool Streams(const Operation& operation) {
   return std::ranges::find(kStreams, operation.route) != std::end(kStreams);
 }
 
+std::string_view ErrorSchema(Route route) {
+  return route == Route::kMessages || route == Route::kCountTokens
+             ? R"({"$ref":"#/components/schemas/MessageError"})"
+             : R"({"$ref":"#/components/schemas/Error"})";
+}
+
 void WriteType(JsonWriter& json, std::string_view type, std::string_view schema) {
   json.Key(type).Object([&] { json.Key("schema").Raw(schema); });
 }
@@ -77,14 +84,15 @@ void WriteResponses(JsonWriter& json, const Operation& operation) {
     json.Key("description").Value("OK");
     json.Key("content").Object([&] {
       const bool is_json = operation.type == "application/json";
-      WriteType(json, operation.type, is_json ? R"({"type":"object"})" : R"({"type":"string"})");
+      WriteType(json, operation.type,
+                is_json ? AnswerSchema(operation.route) : R"({"type":"string"})");
       if (Streams(operation)) WriteType(json, kEvents, R"({"type":"string"})");
     });
   });
   json.Key("default").Object([&] {
     json.Key("description").Value("An error");
     json.Key("content").Object(
-        [&] { WriteType(json, "application/json", R"({"$ref":"#/components/schemas/Error"})"); });
+        [&] { WriteType(json, "application/json", ErrorSchema(operation.route)); });
   });
 }
 
@@ -125,12 +133,9 @@ void WriteOperation(JsonWriter& json, const Operation& operation, const RouteRow
   json.Key("responses").Object([&] { WriteResponses(json, operation); });
 }
 
-constexpr std::string_view kComponents =
-    R"({"securitySchemes":{"key":{"type":"http","scheme":"bearer",)"
-    R"("description":"where the server has keys"}},"schemas":{"Error":{"type":"object",)"
-    R"("properties":{"error":{"type":"object","properties":{"message":{"type":"string"},)"
-    R"("type":{"type":"string"},"param":{"type":["string","null"]},)"
-    R"("code":{"type":["string","null"]}}}}}}})";
+constexpr std::string_view kSecurity =
+    R"({"key":{"type":"http","scheme":"bearer","description":"where the server has keys"},)"
+    R"("api_key":{"type":"apiKey","in":"header","name":"X-Api-Key"}})";
 
 std::string Escaped(std::string_view text) {
   std::string escaped;
@@ -169,7 +174,7 @@ std::string OpenApiText() {
       json.Key("title").Value("Sluice");
       json.Key("version").Value(kVersionString);
     });
-    json.Key("security").Raw(R"([{"key":[]}])");
+    json.Key("security").Raw(R"([{"key":[]},{"api_key":[]}])");
     json.Key("paths").Object([&] {
       for (const Operation& operation : kOperations) {
         const RouteRow& row = RowOf(operation.route);
@@ -180,7 +185,10 @@ std::string OpenApiText() {
         });
       }
     });
-    json.Key("components").Raw(kComponents);
+    json.Key("components").Object([&] {
+      json.Key("securitySchemes").Raw(kSecurity);
+      json.Key("schemas").Raw("{" + std::string(kAnswerParts) + "}");
+    });
   });
   return std::move(text).str();
 }
