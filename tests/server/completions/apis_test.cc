@@ -219,7 +219,7 @@ TEST(Apis, CountsTokensWithoutTheEngine) {
   EXPECT_EQ(fake.serving.completions.live(), 0);
 }
 
-TEST(Apis, TellsTheEngineWhatAChatWould) {
+TEST(Apis, GiveTheEngineWhatAChatGives) {
   FakeServing fake;
   fake.Ask(R"({"max_tokens":3,"messages":[{"role":"user","content":"abc"}],"stop_sequences":["x"],
                "seed":5,"temperature":0.5})",
