@@ -133,7 +133,8 @@ TEST(EventWriter, SaysWhyAMessageEnded) {
 
 // Clients read the input of a whole message as an object.
 TEST(EventWriter, ArgumentsThatAreNoJsonAreAnObjectOfTheirText) {
-  for (const std::string text : {"{\"a\": ", "[1]", "{\"a\"}", "nothing \"\n"}) {
+  for (const std::string text :
+       {"{\"a\": ", "[1]", "{\"a\"}", "nothing \"\n", "{} {}", "{\"a\": 01}"}) {
     OutputParts parts;
     parts.Append(PartKind::kCallBegin, 0, "f");
     parts.Append(PartKind::kArguments, 0, text);
@@ -141,6 +142,12 @@ TEST(EventWriter, ArgumentsThatAreNoJsonAreAnObjectOfTheirText) {
     EXPECT_EQ(body.Text("/content/0/input/INVALID_JSON"), text);
     EXPECT_EQ(ParsedJson(Whole(Api::kResponses, parts, kCalls)).Text("/output/0/arguments"), text);
   }
+  OutputParts parts;
+  parts.Append(PartKind::kCallBegin, 0, "f");
+  const std::string text =
+      R"({"a": 123456789012345678901234567890, "b": [{}, null, -0.5e3, "\""]})";
+  parts.Append(PartKind::kArguments, 0, text);
+  EXPECT_NE(Whole(Api::kMessages, parts, kCalls).find("\"input\":" + text), std::string::npos);
 }
 
 // The lines of each event are its type and one object with that type, and counts are right.

@@ -1,5 +1,8 @@
 #include "server/api/response/item_events.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "server/api/json_text.h"
 #include "server/api/response/chat_parts.h"
 

@@ -1,7 +1,9 @@
 #include "server/api/response/message_events.h"
 
-#include <simdjson.h>
+#include <algorithm>
+#include <utility>
 
+#include "json/value_reader.h"
 #include "server/api/json_text.h"
 #include "server/api/response/chat_parts.h"
 
@@ -62,14 +64,21 @@ void AppendBlockHead(std::string& out, PartKind kind, std::string_view name) {
   }
 }
 
+bool IsObject(const std::string& text) {
+  try {
+    json::ForEachFieldOf(text, [](const std::string&, json::Json value) { json::Skip(value, 2); });
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // A model may write arguments that are no JSON, or come to its last token in them. Clients read an
 // object.
 void AppendInput(std::string& out, const std::string& arguments) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element parsed;
   if (arguments.empty()) {
     out.append("{}");
-  } else if (parser.parse(arguments).get(parsed) == simdjson::SUCCESS && parsed.is_object()) {
+  } else if (IsObject(arguments)) {
     out.append(arguments);
   } else {
     out.append(R"({"INVALID_JSON":)");
