@@ -128,10 +128,14 @@ TEST(EncodePool, AGroupThatComesBackGoesOnFromWhatItHad) {
   std::promise<void> has_begun, all_wait;
   std::string order;  // of one thread
   int left = 4;
+  int done = 0;
+  const auto then = [&] {
+    if (++done == 24) guard.reset();
+  };
   EncodePool pool(1);
   std::function<void()> back = [&] {
     order += "B";
-    if (--left > 0) pool.Run(back, loop.get_executor(), [] {}, 900'000, 2);
+    if (--left > 0) pool.Run(back, loop.get_executor(), then, 900'000, 2);
   };
   pool.Run(
       [&] {
@@ -141,10 +145,9 @@ TEST(EncodePool, AGroupThatComesBackGoesOnFromWhatItHad) {
       loop.get_executor(), [] {}, 1, 9);
   has_begun.get_future().wait();
   for (int i = 0; i < 20; ++i) {
-    pool.Run([&] { order += "a"; }, loop.get_executor(), [] {}, 100'000, 1);
+    pool.Run([&] { order += "a"; }, loop.get_executor(), then, 100'000, 1);
   }
-  pool.Run(back, loop.get_executor(), [] {}, 900'000, 2);
-  pool.Run([] {}, loop.get_executor(), [&] { guard.reset(); }, 90'000'000, 3);  // last
+  pool.Run(back, loop.get_executor(), then, 900'000, 2);
   all_wait.set_value();
   loop.run();
   // Nine of 100 kB for each of 900 kB.
