@@ -8,7 +8,6 @@ Usage: tools_test.py SLUICE ROOT. Exit code 77: skipped.
 import json
 import subprocess
 import sys
-import tempfile
 import unittest
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,19 +53,8 @@ CALLS = """I look.
 @contextmanager
 def writing(text, template, *flags):
     """A client of a server with an engine that gives each request this text."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "script").write_text(text, encoding="utf-8")
-        endpoint = f"ipc://{folder}/engine"
-        engine = subprocess.Popen([SLUICE, "mock-engine", "--listen", endpoint, "--quiet",
-                                   "--burst", "3", "--rate", "200", "--script",
-                                   f"{folder}/script"], stdout=subprocess.DEVNULL)
-        try:
-            with served.Server(SLUICE, "--engine", endpoint, "--chat-template",
-                               str(FAMILIES / template), *flags) as server:
-                yield openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
-        finally:
-            engine.kill()
-            engine.wait()
+    with served.writing(SLUICE, text, FAMILIES / template, *flags) as server:
+        yield openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
 
 
 def create(client, **more):

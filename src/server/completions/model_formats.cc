@@ -18,7 +18,7 @@ bool HasSpecial(const Tokenizer& tokenizer, std::span<const std::string_view> ma
 }
 
 std::string ParametersField(const ToolRequest& tools, size_t index) {
-  return "tools[" + Number(tools.first + index) + "].function.parameters";
+  return "tools[" + Number(tools.first + index) + "]" + std::string(tools.names.parameters);
 }
 
 // The engine would name the text of all tools, not the one with the wrong schema.
@@ -86,8 +86,9 @@ void ChooseCalls(CompletionRequest& asked, const ModelFormats& formats, OutputFo
   if (strict == tools.tools.end() || asked.grammar.has_value() || formats.has_special_markers) {
     return;
   }
-  SetGrammar(asked, output, options,
-             "tools[" + Number(strict - tools.tools.begin()) + "].function.strict");
+  SetGrammar(
+      asked, output, options,
+      "tools[" + Number(strict - tools.tools.begin()) + "]" + std::string(tools.names.strict));
 }
 
 }  // namespace
@@ -117,6 +118,7 @@ void ChooseThinking(CompletionRequest& asked, const ModelFormats& formats,
   const int64_t tokens = asked.thinking_tokens.value_or(formats.reasoning_budget);
   if (tokens < 0) return;
   if (ReasoningEnd(formats.reasoning).empty()) {
+    if (asked.thinking_field.empty()) return;  // of messages: see messages_request.cc
     throw ApiFailure(
         {.message = asked.thinking_field +
                     " is not supported: the reasoning of this model has no known end. serve "

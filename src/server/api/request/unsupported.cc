@@ -41,6 +41,9 @@ constexpr Unsupported kUnsupported[] = {
      .hint = "the prompt may say how long it shall be",
      .neutral_text = "medium"},
     {.name = "web_search_options", .hint = "nothing is searched", .is_asked_for_by_empty = true},
+    // Anthropic's
+    {.name = "container", .hint = "the server runs no tools"},
+    {.name = "mcp_servers", .hint = "the server runs no tools; tools has those of clients"},
     // vLLM's, SGLang's, and those of text-generation-inference
     {.name = "bad_words", .hint = "bad_words_token_ids takes lists of token ids"},
     {.name = "chat_template", .hint = "the model's own is used"},
@@ -154,18 +157,29 @@ bool HasEffect(const Unsupported& row, const RequestValue& value) {
   return true;
 }
 
-}  // namespace
-
-bool IsUnsupported(std::string_view name) { return Find(name) != nullptr; }
-
-void RefuseUnsupported(const RequestValue& value) {
-  const Unsupported& row = *Find(value.name());
+void Refuse(const Unsupported& row, const RequestValue& value) {
   if (!HasEffect(row, value)) return;
   std::string message(row.name);
   message.append(" is not supported: ").append(row.hint);
   throw ApiFailure({.message = std::move(message),
                     .param = std::string(row.name),
                     .code = "unsupported_parameter"});
+}
+
+}  // namespace
+
+bool IsUnsupported(std::string_view name) { return Find(name) != nullptr; }
+
+void RefuseUnsupported(const RequestValue& value) { Refuse(*Find(value.name()), value); }
+
+void RefuseUnsupported(const RequestValue& value, std::string_view hint, double neutral) {
+  Refuse({.name = value.name(), .hint = hint, .neutral = neutral}, value);
+}
+
+void ThrowUnsupported(const std::string& name, std::string_view value, std::string_view hint) {
+  std::string message = name + " = " + RequestValue::Quoted(value) + " is not supported: ";
+  throw ApiFailure(
+      {.message = message.append(hint), .param = name, .code = "unsupported_parameter"});
 }
 
 bool IsIgnored(std::string_view name) {
