@@ -59,6 +59,8 @@ REQUESTS = (("greedy", "greedy"), ("k = 50, p = 0.95", "k50 p.95"), ("p = 0.95",
             ("k = 50, p = 0.95, seeds", "k50 p.95 seeded"),
             ("+ penalties, min-p, bias", "penalties, min-p, bias, seeded"),
             ("20 log-probabilities", "logprobs 20"))
+CHECKS = ("top-k", "top-p", "top-k and top-p", "min-p", "ties", "greedy", "masks", "extremes", "neighbours",
+          "distribution", "repeats", "batches", "seeds")
 CAKE = (("Sluice, from logits", "sluice"), ("FlashInfer cake, softmax included", "flashinfer-cake"),
         ("FlashInfer cake, from ready probabilities", "flashinfer-cake-alone"),
         ("FlashInfer, joint filter", "flashinfer-joint"), ("vLLM, Triton", "vllm-triton"))
@@ -81,6 +83,10 @@ TABLES = [
           rows=[of((shown if sampler == "vLLM" else "", sampler), {"task": task, "sampler": sampler})
                 for shown, task in REQUESTS for sampler in ("vLLM", "Sluice")],
           columns=each("batch", 32, 128, 256)),
+    table("cards", "conformance-cpu.json", heads=("check",), where={"task": "card"},
+          rows=[of(check, value=f"word {check}") for check in CHECKS],
+          columns=[of(name, {"sampler": name}) for name in ("sluice", "numpy", "torch", "transformers", "vllm",
+                                                            "sglang")]),
     table("drafts", "drafts-cpu.json", heads=("text",), value="cpu_us", decimals=0,
           rows=[of(task, {"task": task}) for task in ("repeating, greedy", "repeating, T = 0.8", "a story, greedy",
                                                       "a story, T = 1")],

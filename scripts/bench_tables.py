@@ -66,6 +66,15 @@ class Results:
             raise Fault(f"{name} has {len(found)} different values of {value} where {where}")
         return found[0][0] / found[0][1]
 
+    def word(self, where, field):
+        """The text of a field, of the one row of a file that agrees with `where`."""
+        where = dict(where)
+        rows = [row for row in self.report(where.pop("file"))["rows"]
+                if all(row.get(key) == wanted for key, wanted in where.items())]
+        if len(rows) != 1 or field not in rows[0]:
+            raise Fault(f"{len(rows)} rows have {field} where {where}")
+        return rows[0][field]
+
 
 def rounded(number, digits):
     """`digits` significant ones, at least the whole part; never in scientific notation."""
@@ -79,6 +88,9 @@ def cell(results, spec, row, column):
     statistic = row.get("stat", spec["stat"])
     if column.get("value") == "@stat":
         return STATISTICS.get(statistic, statistic), None
+    if row.get("value", "").startswith("word "):
+        where = {"file": spec["file"], **spec["where"], **column.get("where", {})}
+        return results.word(where, row["value"].removeprefix("word ")), None
     parts, numbers = [], []
     for part in column.get("parts") or [{}]:
         where = {"file": spec["file"], **spec["where"], **column.get("where", {}), **row.get("where", {}),

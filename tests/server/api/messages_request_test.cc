@@ -138,6 +138,11 @@ TEST(MessagesRequest, ThinkingIsWhatTemplatesRead) {
   EXPECT_NE(off.chat_variables.find(R"("enable_thinking":false)"), std::string::npos);
   EXPECT_FALSE(off.tools.includes_reasoning);
   EXPECT_EQ(variables(R"(,"thinking":{"type":"adaptive"})").find("thinking"), std::string::npos);
+  const std::string_view budget = R"(,"thinking":{"type":"enabled","budget_tokens":1024})";
+  EXPECT_EQ(Parsed(kOne, budget).thinking_tokens, 1024);
+  EXPECT_TRUE(Parsed(kOne, budget).thinking_field.empty());  // no fault where a model has no reasoning
+  EXPECT_FALSE(Parsed(kOne, R"(,"thinking":{"type":"disabled","budget_tokens":9})")
+                   .thinking_tokens.has_value());
   // The template's own variables count more.
   const std::string kept = variables(
       R"(,"thinking":{"type":"enabled"},"chat_template_kwargs":{"enable_thinking":false})");
