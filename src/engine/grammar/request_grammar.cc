@@ -71,19 +71,22 @@ void LockSoon(std::mutex& mutex) {
 // A mask that no worker has begun is filled here: it would come no sooner.
 std::span<const int32_t> RequestGrammar::Await() {
   counters_.masks.fetch_add(1, std::memory_order_relaxed);
-  if (!is_filled_.load(std::memory_order_acquire)) {
-    Clock clock;
-    Fill();
-    counters_.waits.fetch_add(1, std::memory_order_relaxed);
-    counters_.wait_ns.fetch_add(clock.Lap(), std::memory_order_relaxed);
-  }
+  AwaitFill();
   if (!has_mask_) return {};
   return words_;
 }
 
+void RequestGrammar::AwaitFill() {
+  if (is_filled_.load(std::memory_order_acquire)) return;
+  Clock clock;
+  Fill();
+  counters_.waits.fetch_add(1, std::memory_order_relaxed);
+  counters_.wait_ns.fetch_add(clock.Lap(), std::memory_order_relaxed);
+}
+
 // The masks of drafts are filled here: they are few, and the step that reads them is at hand.
 int64_t RequestGrammar::AwaitDrafts(std::span<const int32_t> drafts, std::span<int32_t> words) {
-  Await();
+  AwaitFill();
   LockSoon(mutex_);
   const std::lock_guard lock(mutex_, std::adopt_lock);
   if (is_wrong_ || matcher_->IsTerminated()) return 0;
@@ -102,12 +105,13 @@ int64_t RequestGrammar::AwaitDrafts(std::span<const int32_t> drafts, std::span<i
     has_mask_ = true;
     return 0;
   }
+  if (count == 0) return 0;
   if (has_mask_) {
     std::copy(words_.begin(), words_.end(), row(0).begin());
   } else {
     std::ranges::fill(row(0), -1);
   }
-  counters_.masks.fetch_add(static_cast<int64_t>(count), std::memory_order_relaxed);
+  counters_.masks.fetch_add(static_cast<int64_t>(count) + 1, std::memory_order_relaxed);
   return static_cast<int64_t>(count);
 }
 

@@ -58,6 +58,7 @@ class RequestGrammar final : public DrawMask, public std::enable_shared_from_thi
  private:
   friend class FillStack;
   void BeginLocked(const Grammar& grammar);
+  void AwaitFill();
   void FillLocked();
   void AcceptLocked();
   bool FillRowLocked(std::span<int32_t> words);
