@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/front_vllm.py, with `sluice serve` as every front.
+"""bench/front_vllm.py and bench/front_compare.py, with `sluice serve` as every front.
 
 Usage: front_bench_test.py SLUICE ROOT.
 """
@@ -13,6 +13,10 @@ import unittest
 from pathlib import Path
 
 SLUICE, ROOT = str(Path(sys.argv.pop(1)).resolve()), Path(sys.argv.pop(1)).resolve()
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests/cli")]
+import front_compare  # noqa: E402
+import served  # noqa: E402
+
 SERVE = f"{SLUICE} serve --model {{model}} --name m --port {{port}} --quiet"
 
 
@@ -92,6 +96,39 @@ class Fronts(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertLess(len(found["rows"]), 1000)
             self.assertEqual(processes_of(folder), [])
+
+
+class Compare(unittest.TestCase):
+    def test_a_server_does_not_differ_from_itself(self):
+        with served.Server(SLUICE, "--model", str(ROOT / "models/default")) as server:
+            with tempfile.TemporaryDirectory() as folder:
+                done = subprocess.run(
+                    [sys.executable, "-B", ROOT / "bench/front_compare.py", server.url, server.url,
+                     "--json", f"{folder}/out.json", "--markdown", f"{folder}/out.md"],
+                    capture_output=True, text=True, timeout=600, check=False)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                found = json.loads(Path(folder, "out.json").read_text())
+                statuses = {result["case"]: result["first"]["status"] for result in found["results"]}
+                self.assertEqual((statuses["completion"], statuses["refused: n 0"]), (200, 400))
+                count = len(found["results"])
+                self.assertIn(f"{count} of {count} are equal", Path(folder, "out.md").read_text())
+
+    def test_differences_are_places_but_for_ids_and_times(self):
+        left = {"id": "a", "created": 1, "choices": [{"text": "x", "logprob": -1.0}], "only": 1}
+        right = {"id": "b", "created": None, "choices": [{"text": "y", "logprob": -1.0001}, {}]}
+        self.assertEqual(front_compare.differences(left, right), [
+            ("choices.length", 1, 2), ("choices[0].text", "x", "y"), ("created", 1, None),
+            ("only", 1, "(missing)")])
+        answers = [{"status": status, "type": "application/json",
+                    "body": {"error": {"message": message, "param": None}}}
+                   for status, message in ((400, "one"), (422, "other"))]
+        self.assertEqual(front_compare.compare(*answers, "/v1/completions"), [("status", 400, 422)])
+        streams = [{"status": 200, "type": "text/event-stream", "body": [
+            {"choices": [{"index": 0, "text": text}]} for text in texts] + ["[DONE]"]}
+            for texts in (("ab", "c"), ("a", "b", "c"), ("a", "b", "d"))]
+        self.assertEqual(front_compare.compare(*streams[:2], "/v1/completions"), [])
+        self.assertEqual(front_compare.compare(*streams[1:], "/v1/completions"),
+                         [("stream.texts.text 0", "abc", "abd")])
 
 
 if __name__ == "__main__":

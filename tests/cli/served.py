@@ -24,8 +24,8 @@ class Server:
     """Listens from `with` to its end, at a port of its own."""
 
     def __init__(self, sluice, *args, environment=None, listens=("--port", "0"), key=None,
-                 errors=subprocess.PIPE):
-        self.process = subprocess.Popen([sluice, "serve", *listens, "--json", *args],
+                 errors=subprocess.PIPE, command=("serve",)):
+        self.process = subprocess.Popen([sluice, *command, *listens, "--json", *args],
                                         env={**ENVIRONMENT, **(environment or {})},
                                         stdout=subprocess.PIPE, stderr=errors)
         self.headers = {} if key is None else {"Authorization": f"Bearer {key}"}
