@@ -54,31 +54,39 @@ HEADS = (("greedy", "greedy"), ("k = 50, p = 0.9", "k50-p0.9"), ("no filter", "s
 
 # One engine and its load: front ends by tokens a second, by latency and by CPU time.
 FRONTS = (("vLLM's server", "vLLM"), ("vLLM's Rust front end", "vLLM, Rust front end"), ("`sluice serve`", "Sluice"))
+STREAMS = (1, 32, 256, 512, 2048)
 REQUESTS = (("greedy", "greedy"), ("k = 50, p = 0.95", "k50 p.95"), ("p = 0.95", "p.95"),
             ("k = 50, p = 0.95, seeds", "k50 p.95 seeded"),
             ("+ penalties, min-p, bias", "penalties, min-p, bias, seeded"),
             ("20 log-probabilities", "logprobs 20"))
+CHECKS = ("top-k", "top-p", "top-k and top-p", "min-p", "ties", "greedy", "masks", "extremes", "neighbours",
+          "distribution", "repeats", "batches", "seeds")
 CAKE = (("Sluice, from logits", "sluice"), ("FlashInfer cake, softmax included", "flashinfer-cake"),
         ("FlashInfer cake, from ready probabilities", "flashinfer-cake-alone"),
         ("FlashInfer, joint filter", "flashinfer-joint"), ("vLLM, Triton", "vllm-triton"))
 
 TABLES = [
-    table("front", "vllm-front-h200.json", heads=("streams", "front end"), where={"turn": 1},
+    table("front", "front-vllm-h200.json", heads=("streams", "front end"), where={"logprobs": 0},
           rows=[of((streams if shown == FRONTS[0][0] else "", shown), {"streams": streams, "front": front})
-                for streams in (1, 32, 256, 512) for shown, front in FRONTS],
-          columns=[of("tokens/s", value="tokens_per_s", decimals=0),
-                   of("time to first token, 99 %, ms", value="ttft_p99_ms", decimals=0),
-                   of("between tokens, median, ms", value="itl_median_ms", decimals=1),
-                   of("tokens a CPU-second", value="tokens_per_cpu_s", decimals=0)]),
-    table("front-short", "vllm-front-h200.json", heads=("front end of one vLLM engine",), where={"turn": 1},
-          value="tokens_per_s", decimals=0, rows=[of(shown, {"front": front}) for shown, front in FRONTS],
-          columns=[*(of(f"tokens/s, {n} stream{'s' if n > 1 else ''}", {"streams": n}) for n in (1, 32, 256, 512)),
-                   of("tokens a CPU-second, 512", {"streams": 512}, value="tokens_per_cpu_s")]),
+                for streams in STREAMS for shown, front in FRONTS],
+          columns=[of("tokens/s", value="median tokens_s", decimals=0),
+                   of("time to first token, 99 %, ms", value="median ttft_p99_ms", decimals=0),
+                   of("between tokens, median, ms", value="median itl_p50_ms", decimals=1),
+                   of("between tokens, 99 %, ms", value="median itl_p99_ms", decimals=1),
+                   of("tokens a CPU-second", value="median tokens_per_cpu_second", decimals=0)]),
+    table("front-short", "front-vllm-h200.json", heads=("front end of one vLLM engine",), where={"logprobs": 0},
+          value="median tokens_s", decimals=0, rows=[of(shown, {"front": front}) for shown, front in FRONTS],
+          columns=[*(of(f"tokens/s, {n} stream{'s' if n > 1 else ''}", {"streams": n}) for n in STREAMS),
+                   of("tokens a CPU-second, 512", {"streams": 512}, value="median tokens_per_cpu_second")]),
     table("engine", "vllm-steps-h200.json", heads=("requests", "sampler"), value="engine_step_us/1000",
           decimals=2,
           rows=[of((shown if sampler == "vLLM" else "", sampler), {"task": task, "sampler": sampler})
                 for shown, task in REQUESTS for sampler in ("vLLM", "Sluice")],
-          columns=each("batch", 1, 32, 128, 256)),
+          columns=each("batch", 32, 128, 256)),
+    table("cards", "conformance-cpu.json", heads=("check",), where={"task": "card"},
+          rows=[of(check, value=f"word {check}") for check in CHECKS],
+          columns=[of(name, {"sampler": name}) for name in ("sluice", "numpy", "torch", "transformers", "vllm",
+                                                            "sglang")]),
     table("drafts", "drafts-cpu.json", heads=("text",), value="cpu_us", decimals=0,
           rows=[of(task, {"task": task}) for task in ("repeating, greedy", "repeating, T = 0.8", "a story, greedy",
                                                       "a story, T = 1")],

@@ -83,7 +83,8 @@ def measure(options):
         for batch in options.batch:
             if time.time() > options.until:
                 return
-            generate(kind, batch, SHORT, -1)  # compiles what this kind needs
+            for _ in range(2):  # compiles what this kind needs
+                generate(kind, batch, SHORT, -1)
             salt += 1
             short, _ = generate(kind, batch, SHORT, salt)
             print(f"measures {kind}, {batch} requests", flush=True)  # for a profiler to wait for
@@ -156,8 +157,9 @@ def save(options, rows):
         result = {"bench": "vllm-steps", "task": kind, "backend": "cuda",
                   "model": options.name, "batch": batch, "sampler": sampler}
         for name in ("step_us", "engine_step_us"):
-            values = sorted(round(one[name], 1) for one in some)
-            result[name] = round(statistics.median(values), 1)
+            # A short generation that compiled a kernel gives a negative step: no figure.
+            values = sorted(round(one[name], 1) for one in some if one[name] > 0)
+            result[name] = round(statistics.median(values), 1) if values else None
             result[name.replace("_us", "s_us")] = values
         results.append(result)
     chosen = {key: getattr(options, key) for key in ("turns", "steps", "memory")}

@@ -18,6 +18,7 @@ inline constexpr HelpExample kHelpExamples[] = {
      "sluice generate --model Qwen3-0.6B --chat \"What is a sluice?\" --max-tokens 100"},
     {"serve", "sluice serve"},
     {"serve", "sluice serve --model Qwen3-0.6B --port 8000"},
+    {"vllm", "sluice vllm Qwen/Qwen3-0.6B --port 8000 --served-model-name qwen"},
     {"engine", "sluice engine --model Qwen3-0.6B --listen ipc:///tmp/engine"},
     {"engine", "sluice generate \"Hello\" --model Qwen3-0.6B --engine ipc:///tmp/engine"},
     {"tokenize", "sluice tokenize Qwen3-0.6B/tokenizer.json \"Once upon a time\""},

@@ -30,6 +30,7 @@
 #endif
 #ifdef SLUICE_HAS_SERVER
 #include "cli/serve/serve.h"
+#include "cli/vllm/vllm.h"
 #endif
 #include "cli/flags/param_flags.h"
 #include "cli/flags/params_table.h"
@@ -199,6 +200,7 @@ int Run(int argc, char** argv) {
 #ifdef SLUICE_HAS_LINK
 #ifdef SLUICE_HAS_SERVER
   sluice::cli::AddServe(app, action);
+  sluice::cli::AddVllm(app, action);
 #endif
   sluice::cli::AddEngine(app, action);
 #endif

@@ -13,6 +13,7 @@ import argparse
 import importlib.util
 import json
 import re
+import statistics
 import sys
 from os.path import relpath
 from pathlib import Path
@@ -42,8 +43,10 @@ class Results:
         return self.files[name]
 
     def number(self, where, value, first=False):
-        """`value`, "a" or "a/b" of fields and numbers, of the rows of a file that agree with `where`."""
+        """`value`, "a" or "a/b" of fields and numbers, of the rows of a file that agree with `where`;
+        "median a" where there are several, as of repetitions."""
         where = dict(where)
+        is_median, value = value.startswith("median "), value.removeprefix("median ")
         name = where.pop("file")
         rows = [row for row in self.report(name)["rows"]
                 if all(row.get(key) in wanted if isinstance(wanted, (tuple, list)) else row.get(key) == wanted
@@ -57,9 +60,20 @@ class Results:
         found = list(dict.fromkeys(pair for pair in pairs if None not in pair))
         if not found:
             return None
+        if is_median:
+            return statistics.median(a / b for a, b in pairs if None not in (a, b))
         if len(found) > 1 and not first:
             raise Fault(f"{name} has {len(found)} different values of {value} where {where}")
         return found[0][0] / found[0][1]
+
+    def word(self, where, field):
+        """The text of a field, of the one row of a file that agrees with `where`."""
+        where = dict(where)
+        rows = [row for row in self.report(where.pop("file"))["rows"]
+                if all(row.get(key) == wanted for key, wanted in where.items())]
+        if len(rows) != 1 or field not in rows[0]:
+            raise Fault(f"{len(rows)} rows have {field} where {where}")
+        return rows[0][field]
 
 
 def rounded(number, digits):
@@ -74,6 +88,9 @@ def cell(results, spec, row, column):
     statistic = row.get("stat", spec["stat"])
     if column.get("value") == "@stat":
         return STATISTICS.get(statistic, statistic), None
+    if row.get("value", "").startswith("word "):
+        where = {"file": spec["file"], **spec["where"], **column.get("where", {})}
+        return results.word(where, row["value"].removeprefix("word ")), None
     parts, numbers = [], []
     for part in column.get("parts") or [{}]:
         where = {"file": spec["file"], **spec["where"], **column.get("where", {}), **row.get("where", {}),

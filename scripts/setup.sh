@@ -170,13 +170,13 @@ python_environment() {
 
 # Clients of the server that its tests drive it with. Beside the environment, which is of use without.
 python_clients() {
-  local venv=build/python-venv packages=(openai httpx)
-  if [[ ! -x "$venv/bin/pip" ]] || "$venv/bin/python" -c 'import openai, httpx' 2>/dev/null; then
+  local venv=build/python-venv packages=(openai httpx anthropic)
+  if [[ ! -x "$venv/bin/pip" ]] || "$venv/bin/python" -c 'import openai, httpx, anthropic' 2>/dev/null; then
     return 0
   fi
   say "installing into $venv with pip: ${packages[*]}"
   "$venv/bin/pip" install -q --only-binary :all: "${packages[@]}" </dev/null >&2 ||
-    say "no openai and httpx, so the tests of the server with them are skipped"
+    say "no openai, httpx and anthropic, so the tests of the server with them are skipped"
 }
 
 # The grammar engine, without what its Python package depends on (torch among it): the tests open its

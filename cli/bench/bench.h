@@ -186,6 +186,7 @@ struct BenchServeOptions {
   std::string text;  // the prompt, instead of so many tokens
   int64_t output_tokens = 128;
   bool ignores_end = true;
+  int64_t logprobs = 0;  // of each token, the most likely ones; 0: none
   std::string model;
   std::string api_key;
   int64_t pid = 0;  // the server's, to report its CPU time

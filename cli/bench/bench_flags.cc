@@ -395,6 +395,9 @@ void AddBenchServe(CLI::App& bench, std::function<void()>& action) {
                  "go on after the tokens that end an output (default), or end there")
       ->needs(url);
   add("--model", options->model, "the model's name in requests");
+  add("--logprobs", options->logprobs,
+      "log-probabilities of each token and of this number of the most likely ones; 0: none")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
   add("--api-key", options->api_key, "the key that requests send");
   add("--pid", options->pid, "the process of the server on this machine, to count its CPU time");
   add("--seed", options->seed, "the seed of arrivals and prompts");

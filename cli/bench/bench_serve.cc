@@ -66,6 +66,7 @@ std::string BodyOf(const BenchServeOptions& options, std::mt19937_64& random) {
     json.Key("max_tokens").Value(options.output_tokens);
     json.Key("stream").Value(true);
     json.Key("ignore_eos").Value(options.ignores_end);
+    if (options.logprobs > 0) json.Key("logprobs").Value(options.logprobs);
     json.Key("stream_options").Object([&] { json.Key("include_usage").Value(true); });
   });
   return out.str();
@@ -167,6 +168,7 @@ void RunLoadOn(const BenchServeOptions& options, std::ostream& out, const Termin
       json.Key("requests").Value(options.requests);
       json.Key("rate").Value(options.rate);
       json.Key("concurrency").Value(options.concurrency);
+      if (options.logprobs > 0) json.Key("logprobs").Value(options.logprobs);
       for (const auto& [name, value] : totals) json.Key(name).Value(value);
       for (const Times& t : kTimes) {
         const Spread spread = SpreadOf(load.*t.values);

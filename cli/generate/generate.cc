@@ -53,7 +53,8 @@ void Record(const GenerateOptions& options, const Generation& generation,
                           .max_tokens = asked.max_tokens,
                           .prompt_logprobs = i == 0 ? asked.prompt_logprobs : std::nullopt,
                           .text = {.stops = asked.stops, .include_stop = asked.include_stop},
-                          .grammar = asked.grammar},
+                          .grammar = asked.grammar,
+                          .thinking = generation.thinking()},
               .result = RequestResult{.text = choices[i].text,
                                       .ids = {ids.begin(), ids.end()},
                                       .end = std::string(Name(choices[i].end)),
@@ -117,15 +118,27 @@ void AddGenerate(CLI::App& app, std::function<void()>& action) {
                    "with --json: the log-probability and rank of every token of the prompt but the "
                    "first, and this many of the most likely tokens in its place")
       ->check(CLI::Range(0, INT32_MAX - 1));
+  command
+      ->add_option(
+          "--thinking-budget", options->generation.thinking_tokens,
+          "end the reasoning of the model after this many tokens; its markers are those of "
+          "the chat template, or <think> and </think>")
+      ->check(CLI::Range(0, INT32_MAX));
   AddGrammarFlags(*command, options->grammar);
   AddGrammarLibraryFlag(*command, options->generation.grammar_library);
   command->add_flag("--echo", options->echoes_prompt, "write the prompt before the text");
-  command
-      ->add_option(
-          "--show-candidates", options->show_candidates,
-          "show this many likely tokens at every step, and the rule that kept or dropped each")
-      ->check(CLI::Range(0, 1000))
-      ->capture_default_str();
+  CLI::Option* const candidates =
+      command
+          ->add_option(
+              "--show-candidates", options->show_candidates,
+              "show this many likely tokens at every step, and the rule that kept or dropped each")
+          ->check(CLI::Range(0, 1000))
+          ->capture_default_str();
+  // What a grammar or a budget forbids is no rule of the sampler.
+  for (const char* flag : {"--json-schema", "--json-object", "--grammar", "--regex", "--choice",
+                           "--thinking-budget"}) {
+    candidates->excludes(command->get_option(flag));
+  }
   CLI::Option* const json = command->add_flag("--json", options->as_json, "write one JSON object");
   command
       ->add_flag("--json-lines", options->as_json_lines,

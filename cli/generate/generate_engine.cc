@@ -8,6 +8,7 @@
 #include "cli/engine/endpoint.h"
 #include "cli/generate/generate_engine_json.h"
 #include "cli/generate/generate_report.h"
+#include "cli/generate/generation.h"
 #include "cli/interrupt.h"
 #include "cli/replay/record_file.h"
 #include "cli/text.h"
@@ -94,6 +95,7 @@ class EngineGeneration {
                           .prompt_logprobs = asked_.prompt_logprobs,
                           .text = {.stops = asked_.stops, .include_stop = asked_.include_stop},
                           .grammar = asked_.grammar,
+                          .thinking = ThinkingOf(asked_, model_, prompt_.ids),
                           .ignores_end = asked_.ignores_end};
     for (int32_t choice = 0; choice < asked_.choices; ++choice) {
       request.choice = static_cast<uint32_t>(choice);

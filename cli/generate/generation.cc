@@ -21,6 +21,16 @@ int64_t NanosecondsSince(Clock::time_point start) {
 
 }  // namespace
 
+std::optional<ThinkingBudget> ThinkingOf(const GenerationOptions& options, const ModelText& text,
+                                         std::span<const int32_t> prompt) {
+  if (!options.thinking_tokens.has_value()) return std::nullopt;
+  ThinkingBudget thinking{.format = DetectReasoningFormat(text.chat_template()),
+                          .tokens = *options.thinking_tokens};
+  if (thinking.format == ReasoningFormat::kNone) thinking.format = ReasoningFormat::kDeepSeek;
+  thinking.is_open = OpensReasoning(thinking.format, text.tokenizer(), prompt);
+  return thinking;
+}
+
 Generation::Generation(const GenerationOptions& options, const GenerationReports& reports)
     : options_(options),
       prompt_{.text = ReadPromptText(options)},
@@ -55,6 +65,7 @@ Generation::Generation(const GenerationOptions& options, const GenerationReports
     grammar =
         compiler.Compile(options.grammar->kind, options.grammar->text, options.grammar->options);
   }
+  thinking_ = ThinkingOf(options, checkpoint_.text(), prompt_.ids);
   generator_ =
       std::make_unique<Generator>(checkpoint_,
                                   GenerationRequest{.params = options.params,
@@ -65,7 +76,8 @@ Generation::Generation(const GenerationOptions& options, const GenerationReports
                                                     .stops = options.stops,
                                                     .include_stop = options.include_stop,
                                                     .ignores_end = options.ignores_end,
-                                                    .grammar = grammar},
+                                                    .grammar = grammar,
+                                                    .thinking = thinking_},
                                   GeneratorOptions{.planes = planes,
                                                    .top_k_head = top_k_head,
                                                    .prompt_chunk = 128,

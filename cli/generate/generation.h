@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,10 @@
 
 namespace sluice::cli {
 
+// The budget that the options ask for after this prompt, with the markers of the model.
+std::optional<ThinkingBudget> ThinkingOf(const GenerationOptions& options, const ModelText& text,
+                                         std::span<const int32_t> prompt);
+
 class Generation {
  public:
   // Loads the model and builds the head; the prompt has not been computed. Throws Error for a
@@ -33,6 +38,7 @@ class Generation {
   Generator& generator() { return *generator_; }
   const Generator& generator() const { return *generator_; }
   const Prompt& prompt() const { return prompt_; }
+  const std::optional<ThinkingBudget>& thinking() const { return thinking_; }
   int threads() const { return threads_; }
   HeadChoice head() const { return head_; }                        // not kAuto
   const ClusterHeadReport& clusters() const { return clusters_; }  // of kClusters
@@ -57,6 +63,7 @@ class Generation {
   ThreadPool pool_;
   Checkpoint checkpoint_;
   HeadChoice head_ = HeadChoice::kDense;
+  std::optional<ThinkingBudget> thinking_;
   ClusterHeadReport clusters_;
   int64_t load_ns_ = 0;
   std::unique_ptr<Generator> generator_;

@@ -32,6 +32,7 @@ struct GenerationOptions {
   int32_t choices = 1;
   std::optional<OutputGrammar> grammar;
   std::string grammar_library;  // empty: see OpenGrammarLibrary
+  std::optional<int64_t> thinking_tokens;
   bool ignores_end = false;
   std::vector<std::string> stops;
   bool include_stop = false;

@@ -4,13 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 
 #include "cli/engine/endpoint.h"
@@ -21,17 +18,16 @@
 #include "cli/serve/hangup.h"
 #include "cli/serve/private_folder.h"
 #include "cli/serve/serve_check.h"
+#include "cli/serve/serve_flags.h"
 #include "cli/serve/serve_report.h"
 #include "cli/serve/stop_signal.h"
 #include "cli/text.h"
+#include "cli/vllm/vllm_engine.h"
 #include "server/server_options.h"
 #include "sluice/error.hpp"
-#include "sluice/reasoning.hpp"
 
 namespace sluice::cli {
 namespace {
-
-constexpr const char* kKeyVariable = "SLUICE_API_KEY";
 
 // Of the engine of its own: the flag here, and the flag of sluice engine.
 constexpr std::pair<const char*, const char*> kEngineFlags[] = {
@@ -48,23 +44,6 @@ constexpr std::pair<const char*, const char*> kEngineFlags[] = {
     {"--steps-in-flight", "--steps-in-flight"},
     {"--max-logprobs", "--max-logprobs"},
     {"--grammar-library", "--grammar-library"}};
-
-void AddListenFlags(CLI::App& command, ServerOptions& server) {
-  CLI::Option* const host =
-      command
-          .add_option("--host", server.host,
-                      "listen at this address; 0.0.0.0 and :: are all addresses")
-          ->type_name("ADDRESS")
-          ->capture_default_str();
-  CLI::Option* const port =
-      command.add_option("--port", server.port, "listen at this port; 0 is any that is free")
-          ->check(CLI::Range(0, 65535))
-          ->capture_default_str();
-  command.add_option("--unix-socket", server.unix_socket, "listen at this path instead of a port")
-      ->type_name("PATH")
-      ->excludes(host)
-      ->excludes(port);
-}
 
 void AddEngineFlags(CLI::App& command, ServeOptions& options) {
   CLI::Option* const engine =
@@ -84,109 +63,6 @@ void AddEngineFlags(CLI::App& command, ServeOptions& options) {
   AddEngineSetupFlags(command, options.setup,
                       {.threads = "--engine-threads", .max_requests = "--engine-requests"});
   for (const auto& [flag, name] : kEngineFlags) engine->excludes(command.get_option(flag));
-}
-
-void AddFormatFlags(CLI::App& command, ServerOptions& server) {
-  const auto choices = [](std::span<const std::string_view> names) {
-    std::vector<std::string> all(names.begin(), names.end());
-    return ChoiceType(all);
-  };
-  command
-      .add_option_function<std::string>(
-          "--tool-format",
-          [&server](const std::string& name) { server.tool_format = Name(ToolFormatByName(name)); },
-          "the form in which the model writes calls of tools; without it, that of its chat "
-          "template")
-      ->type_name(choices(ToolFormatNames()));
-  command
-      .add_option_function<std::string>(
-          "--reasoning-format",
-          [&server](const std::string& name) {
-            server.reasoning_format = Name(ReasoningFormatByName(name));
-          },
-          "the form in which the model writes reasoning, which answers have apart; without it, "
-          "that of its chat template")
-      ->type_name(choices(ReasoningFormatNames()));
-}
-
-int32_t EncodeThreads() {
-  return std::clamp(static_cast<int32_t>(std::thread::hardware_concurrency() / 2), 2, 8);
-}
-
-void AddAccessFlags(CLI::App& command, ServeOptions& options) {
-  ServerOptions& server = options.server;
-  command
-      .add_option("--api-key", server.api_keys,
-                  "require this key of requests; may be given many times. Other users of this "
-                  "machine see it, unlike the variable SLUICE_API_KEY and a file")
-      ->type_name("KEY")
-      ->envname(kKeyVariable)
-      ->allow_extra_args(false);
-  command
-      .add_option("--api-key-file", options.api_key_path,
-                  "read more keys from this file, one on each line; SIGHUP reads it again")
-      ->type_name("FILE");
-  command
-      .add_option("--cors-origin", server.cors_origins,
-                  "let pages of this origin (https://example.org, or * for all) call the server "
-                  "from a browser; may be given many times")
-      ->type_name("ORIGIN")
-      ->allow_extra_args(false);
-  command
-      .add_option("--allowed-host", server.allowed_hosts,
-                  "accept requests to this name, or * for all, where the server listens at a "
-                  "loopback address and needs no key; may be given many times")
-      ->type_name("HOST")
-      ->allow_extra_args(false);
-  command.add_flag("--strict-fields", server.refuses_unknown_fields,
-                   "refuse requests with unknown fields, instead of ignoring the fields");
-  command.add_flag("--refuse-special-tokens-in-content", server.refuses_special_tokens,
-                   "refuse messages that spell a special token of the model, instead of reading it "
-                   "as text");
-  command
-      .add_option(
-          "--access-log", options.access_log_path,
-          "append a line of JSON for each request to this file, which SIGHUP opens again; - is "
-          "standard output")
-      ->type_name("FILE");
-  command
-      .add_option("--max-requests", server.max_requests,
-                  "choices in flight at most, n for each prompt of a request; status 503 when they "
-                  "are all taken. A key, and without keys an address, gets no more than it leaves "
-                  "free, and else status 429")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  command
-      .add_option(
-          "--max-requests-per-key", server.max_requests_per_key,
-          "choices in flight with one key at most; status 429 while it has as many, and 400 "
-          "for a request of more; 0 is no limit")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
-  command.add_flag("--common-priorities", server.has_common_priorities,
-                   "let the field priority order the requests of all keys and addresses, which are "
-                   "not served in turn then");
-  command
-      .add_option("--max-inflight-bytes", server.http.inflight_bytes,
-                  "bytes of all bodies in memory at most; a body gets no more than it leaves to "
-                  "others, and else status 503; one of more than half never fits, and gets 413")
-      ->check(CLI::Range(1 << 16, 1 << 30))
-      ->capture_default_str();
-  server.encode_threads = EncodeThreads();
-  command
-      .add_option("--encode-threads", server.encode_threads,
-                  "threads that read and encode long prompts; without it, one for two cores, and "
-                  "2 to 8")
-      ->check(CLI::Range(1, 256))
-      ->default_str("");
-}
-
-// A variable that is set and empty is meant as a key, and would require none.
-void CheckKeyVariable(const CLI::App& command) {
-  const char* const key = std::getenv(kKeyVariable);
-  if (key == nullptr || *key != '\0' || command.count("--api-key") > 0) return;
-  throw Error(ErrorCode::kInvalidValue, kKeyVariable, "an empty text",
-              "a key; unset the variable where requests need none");
 }
 
 // What the engine's own command line is, of the flags that were given here.
@@ -262,6 +138,13 @@ void SayHowToStart(const ServeOptions& options) {
   }
 }
 
+// Throws where it was given up.
+void CheckVllm(const std::optional<VllmEngine>& vllm) {
+  const std::string failure = vllm.has_value() ? vllm->Failure() : std::string();
+  if (failure.empty()) return;
+  throw std::runtime_error("the engine of vLLM ended (" + failure + "); its log above says why");
+}
+
 // Before anything is loaded.
 void CheckOptions(ServerOptions options) {
   for (const std::string& endpoint : options.engines) {
@@ -287,25 +170,14 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
                    "first. Without one, the engine's name")
       ->type_name("MODEL")
       ->allow_extra_args(false);
-  command
-      ->add_option("--chat-template", options->chat_template_path,
-                   "use this template instead of the model's own")
-      ->type_name("FILE");
-  AddFormatFlags(*command, server);
+  AddTemplateFlags(*command, *options);
   command
       ->add_option("--threads", server.threads,
                    "threads of the server, each with connections of its own")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  AddAccessFlags(*command, *options);
-  command
-      ->add_option_function<int64_t>(
-          "--drain-timeout",
-          [&server](int64_t seconds) { server.drain_timeout = std::chrono::seconds(seconds); },
-          "seconds that requests in flight get to finish when the server ends")
-      ->default_str("30")
-      ->type_name("INT")
-      ->check(CLI::Range(0, 86400));
+  AddAccessFlags(*command, *options, kKeyVariable);
+  AddDrainFlag(*command, server);
   command->add_flag(
       "--check", options->only_checks,
       "check the model, the template, the engine, the address and the keys, then exit");
@@ -322,8 +194,7 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
       "SLUICE_API_KEY is --api-key.");
   command->callback([&action, command, options] {
     options->engine_arguments = EngineArguments(*command);
-    CheckKeyVariable(*command);
-    ::unsetenv(kKeyVariable);  // the engine needs no key
+    TakeKeyVariable(*command, kKeyVariable);
     action = [options] { RunServe(*options, std::cout); };
   });
 }
@@ -404,22 +275,37 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
   if (!options.setup.is_quiet) server.log = Say;
   if (HasVllmEngine(server)) {
     if (server.model_names.empty()) server.model_names = {options.setup.source.ShortName()};
-    if (!options.setup.is_quiet) SayHowToStart(options);
+    if (!options.setup.is_quiet && options.vllm_command.empty()) SayHowToStart(options);
   }
-  server.stop = stop.token();
+  // A signal, or the end of the engine.
+  std::stop_source over;
+  const std::stop_callback on_signal(stop.token(), [&over] { over.request_stop(); });
+  std::optional<VllmEngine> vllm;
+  if (!options.vllm_command.empty()) {
+    vllm.emplace(VllmEngineOptions{
+        .command = options.vllm_command,
+        .on_line = [](std::string_view line) { std::cerr << "vllm: " + std::string(line) + "\n"; },
+        .log = Say,
+        .on_given_up = [&over] { over.request_stop(); }});
+  }
+  server.stop = over.get_token();
   std::optional<Server> connected;
   try {
     connected.emplace(text, server);
   } catch (const Error&) {
     if (stop.token().stop_requested()) return;
+    CheckVllm(vllm);
     throw;
   }
   Server& serving = *connected;
+  if (vllm.has_value()) vllm->SetReady();
   const ServeStart start{
       .url = serving.url(),
       .model = server.model_names.empty() ? serving.info().model : server.model_names[0],
       .engines = server.engines,
-      .engine_pid = own == nullptr ? std::nullopt : std::optional(own->pid()),
+      .engine_pid = own != nullptr     ? std::optional(own->pid())
+                    : vllm.has_value() ? std::optional(vllm->pid())
+                                       : std::nullopt,
       .has_api_keys = !server.api_keys.empty(),
       .is_built_in_model = own != nullptr && options.setup.source.directory.empty()};
   if (!options.setup.is_quiet) PrintStart(start, std::cerr, Terminal::Detect(STDERR_FILENO));
@@ -429,7 +315,8 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
     out << "listening on " << start.url << std::endl;
   }
   const Hangup::Lease server_lease = hangup.Use(serving);
-  serving.Run(stop.token(), stop.now());
+  serving.Run(over.get_token(), stop.now());
+  CheckVllm(vllm);
 }
 
 }  // namespace sluice::cli

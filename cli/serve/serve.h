@@ -19,6 +19,8 @@ struct ServeOptions {
   ServerOptions server;
   EngineSetup setup;                          // of the engine of its own
   std::vector<std::string> engine_arguments;  // of that engine, as its process gets them
+  // Starts an engine of vLLM that connects to the one in server.engines; empty: nothing is started.
+  std::vector<std::string> vllm_command;
   std::string chat_template_path;
   std::string api_key_path;
   std::string access_log_path;

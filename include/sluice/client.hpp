@@ -42,7 +42,8 @@ struct ClientRequest {
   // What the output has to match. Then the model's end tokens end it where the grammar allows them,
   // whatever ignores_end and min_tokens are.
   std::optional<OutputGrammar> grammar = {};
-  uint64_t group = 0;  // these two as EngineRequest has them
+  std::optional<ThinkingBudget> thinking = {};  // as EngineRequest has it
+  uint64_t group = 0;                           // these two as EngineRequest has them
   int32_t priority = 0;
   bool ignores_end = false;  // the model's end tokens do not end it
   OutputMode mode = OutputMode::kDelta;

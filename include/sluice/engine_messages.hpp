@@ -19,6 +19,7 @@
 #include "sluice/grammar.hpp"
 #include "sluice/params.hpp"
 #include "sluice/prompt_logprobs.hpp"
+#include "sluice/reasoning.hpp"
 #include "sluice/status.hpp"
 #include "sluice/tokenizer.hpp"
 
@@ -73,7 +74,10 @@ struct EngineRequest {
   std::optional<int32_t> prompt_logprobs = {};
   StopAt stop_at = StopAt::kEngine;
   TextOptions text = {};
+  // With a thinking budget it is the answer's, and what comes before that is free.
   std::optional<OutputGrammar> grammar = {};
+  // Of an engine with text. Stop strings count in the answer alone then.
+  std::optional<ThinkingBudget> thinking = {};
   // Groups are served in turn, a token for a token, so that one with many requests does not hold up
   // another: users, say. 0: the group of all requests of its client without one. Within a group the
   // lower priority comes first.

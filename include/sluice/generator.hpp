@@ -21,6 +21,7 @@
 #include "sluice/grammar.hpp"
 #include "sluice/params.hpp"
 #include "sluice/prompt_logprobs.hpp"
+#include "sluice/reasoning.hpp"
 #include "sluice/text_stream.hpp"
 #include "sluice/top_k_head.hpp"
 
@@ -50,6 +51,8 @@ struct GenerationRequest {
   // What each choice has to match, compiled for the checkpoint's vocabulary and end tokens. Then
   // ignores_end and min_tokens do not count: a choice ends where the grammar allows it.
   std::optional<Grammar> grammar = {};
+  // As EngineRequest has it.
+  std::optional<ThinkingBudget> thinking = {};
 };
 
 // The data that Step keeps for the study of a model. Logits cost a projection where the certified

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "sluice/output_parts.hpp"
+#include "sluice/tokenizer.hpp"
 #include "sluice/tool_calls.hpp"
 
 namespace sluice {
@@ -31,8 +32,49 @@ std::span<const std::string_view> MarkersOf(ReasoningFormat format);
 
 // Whether the output goes on with reasoning that this prompt has begun, as many templates do it.
 bool OpensReasoning(ReasoningFormat format, std::string_view prompt);
+bool OpensReasoning(ReasoningFormat format, const Tokenizer& tokenizer,
+                    std::span<const int32_t> prompt);
 // The text that ends reasoning; empty for kNone and kHarmony.
 std::string_view ReasoningEnd(ReasoningFormat format);
+
+// Bounds the reasoning of an output: after this many tokens of it the next ones are those of the
+// text that ends it, whatever the model says, and the answer follows. Tokens are counted from the
+// end of the text that begins reasoning; those of an end that the model has begun count too.
+struct ThinkingBudget {
+  ReasoningFormat format = ReasoningFormat::kDeepSeek;  // one with a ReasoningEnd
+  int64_t tokens = 0;                                   // 0: it ends as soon as it has begun
+  bool is_open = false;  // the prompt has begun it, as OpensReasoning says
+
+  friend bool operator==(const ThinkingBudget&, const ThinkingBudget&) = default;
+};
+
+// How far the reasoning of an output is, token by token: before it, in it, or in the answer. An
+// output that begins with anything but white space and the text that begins reasoning has none.
+class ReasoningPlace {
+ public:
+  enum class Part : uint8_t { kBefore, kReasoning, kAnswer };
+
+  // Throws Error for a format without a ReasoningEnd.
+  ReasoningPlace(ReasoningFormat format, const Tokenizer& tokenizer, bool is_open);
+
+  // Takes a token with its text, which may be empty where the token is a marker that is not shown.
+  // Returns how many bytes of the text come before the answer: all of them until that begins.
+  size_t Step(int32_t id, std::string_view text);
+  void BeginAnswer() { part_ = Part::kAnswer; }
+
+  Part part() const { return part_; }
+  size_t matched() const { return matched_; }  // bytes of the next marker that the text ends with
+  int32_t begin_id() const { return begin_id_; }  // the token that is the marker; -1: there is none
+  int32_t end_id() const { return end_id_; }
+
+ private:
+  std::string_view begin_;
+  std::string_view end_;
+  int32_t begin_id_;
+  int32_t end_id_;
+  Part part_;
+  size_t matched_ = 0;
+};
 
 struct OutputFormat {
   ReasoningFormat reasoning = ReasoningFormat::kNone;
@@ -45,6 +87,7 @@ struct OutputFormat {
 class OutputParser {
  public:
   explicit OutputParser(const OutputFormat& format, std::span<const Tool> tools = {});
+  OutputParser(const OutputFormat& format, const SharedTools& tools);  // not copied; null: none
   ~OutputParser();
   OutputParser(OutputParser&&) noexcept;
   OutputParser& operator=(OutputParser&&) noexcept;

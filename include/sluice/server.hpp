@@ -81,6 +81,9 @@ struct ServerOptions {
   // Names of a ToolFormat and a ReasoningFormat; empty: those that the chat template has.
   std::string tool_format = {};
   std::string reasoning_format = {};
+  // Tokens of reasoning where a chat does not say how many; -1: no bound. Needs a reasoning format
+  // that has an end: deepseek, mistral or seed.
+  int64_t reasoning_budget = -1;
   bool refuses_unknown_fields = false;  // of requests with a body; else they are ignored
   // Messages that spell a special token of the model; else it is text.
   bool refuses_special_tokens = false;

@@ -39,11 +39,25 @@ class DrawMask {
   // Of the next draw, in the layout of StepRequest::bitmask; empty: every token is allowed. Valid
   // until Drew.
   virtual std::span<const int32_t> Await() = 0;
-  // Before the next Await: what was drawn with the mask.
+  // After Await: the token that the next draw has to give; -1: there is none.
+  virtual int32_t forced() const { return -1; }
+  // So many of the next draws may give any token, whatever those before them gave: they may go
+  // without Await.
+  virtual int64_t open_draws() const { return 0; }
+  // For a draw whose next tokens are guessed, in place of Await: the masks of the draw and of those
+  // after each of the drafts, in rows of ceil(vocab / 32) words. Returns how many drafts, from the
+  // first on, may come: those have a row, and the draw itself. 0: Await has the draw's mask.
+  virtual int64_t AwaitDrafts(std::span<const int32_t> drafts, std::span<int32_t> words) {
+    (void)drafts, (void)words;
+    return 0;
+  }
+  // Before the next Await: what was drawn, with the mask or without one. Tokens that were drawn
+  // together come in their order.
   virtual void Drew(int32_t token) = 0;
-  // Of one of a step's masks, after the last draw with any of them: the next ones may be made.
-  // Without it they are made by Await.
+  // Of one of a step's masks that has something to make, after the last draw with any of them: the
+  // next ones may be made. Without it they are made by Await.
   virtual void Flush() {}
+  virtual bool makes_masks() const { return true; }
 
  protected:
   ~DrawMask() = default;

@@ -7,11 +7,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "sluice/detokenizer.hpp"
+#include "sluice/reasoning.hpp"
 #include "sluice/stop.hpp"
 #include "sluice/tokenizer.hpp"
 
@@ -39,6 +41,8 @@ struct TextStreamOptions {
   // stop string, which may be skipped, so that no scanner sees it.
   std::vector<int32_t> stop_token_ids = {};
   Incomplete incomplete = Incomplete::kReplace;
+  // Stop strings count in the answer that follows the reasoning, and not in this.
+  std::optional<ThinkingBudget> thinking = {};
 };
 
 enum class FinishReason : uint8_t {
@@ -85,6 +89,9 @@ class TextStream {
   uint32_t QuickSize() const;
   void UpdateQuickSize();
   void StepThrough(std::span<const int32_t> ids, std::string& text);
+  bool IsInAnswer() const;
+  void StepToAnswer(std::span<const int32_t> ids, std::string& text);
+  void AddReasoning(int32_t id, std::string& text);
   size_t CountBeforeStopToken(std::span<const int32_t> ids) const;
   void Add(std::span<const int32_t> ids, std::string& text);
   void AddHidden(std::string& text);
@@ -97,6 +104,8 @@ class TextStream {
   Incomplete incomplete_ = Incomplete::kReplace;
   int64_t min_tokens_ = 0;
   std::vector<int32_t> stop_token_ids_;   // ascending
+  std::vector<int32_t> given_stop_ids_;   // of these, those that no stop string spells
+  std::optional<ReasoningPlace> place_;   // none: all of it is the answer
   uint32_t stop_free_size_ = UINT32_MAX;  // no id below it is among these
   uint32_t quick_size_ = 0;               // while nothing is held back, QuickSize()
   text::PieceFilter quick_filter_;        // of tokens that have no byte that a stop begins with

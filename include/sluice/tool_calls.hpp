@@ -58,6 +58,9 @@ struct Tool {
   bool is_strict = false;       // its arguments have to match the schema
 };
 
+// Of one request, for the parsers of all its choices.
+using SharedTools = std::shared_ptr<const std::vector<Tool>>;
+
 // Throws Error naming tools[i].`member` for a name that is none, or that comes again.
 void CheckTools(std::span<const Tool> tools, std::string_view member = "name");
 

@@ -224,7 +224,9 @@ output at the end. ``stream_interval``: an output for every so many tokens. ``pr
 output says how likely each token of the prompt was, and which N were the most likely in its place; with
 ``max_tokens=0`` there is nothing else. ``json_schema`` (a dict, JSON or a model of pydantic),
 ``json_object=True``, ``regex``, ``grammar`` (GBNF or Lark) and ``choices`` say what the text has to match:
-one of them, where ``info["has_grammars"]``. Throws ExhaustedError when there is no room, and UnavailableError
+one of them, where ``info["has_grammars"]``. ``thinking_budget``: the model's reasoning ends after so many
+tokens, with the marker of ``reasoning_format`` (``"deepseek"``, ``"mistral"`` or ``"seed"``), and stop strings
+and a grammar count in the answer after it. Throws ExhaustedError when there is no room, and UnavailableError
 when no engine is ready.
 
     >>> with sluice.EngineClient.local("models/default") as client:

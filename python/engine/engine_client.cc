@@ -68,6 +68,7 @@ uint64_t PythonEngineClient::Add(nb::handle prompt, nb::handle params, nb::kwarg
   const Arguments arguments(kEngineRequestKeywords | kModeKeywords, kwargs);
   ClientRequest request = EngineRequestFrom(params, arguments, parts_.defaults);
   request.prompt = PromptFrom(client.tokenizer(), prompt);
+  SetOpenReasoning(client.tokenizer(), request);
   return Add(std::move(request), owner);
 }
 
@@ -171,6 +172,7 @@ nb::object PythonEngineClient::Generate(nb::handle prompt, nb::handle params, nb
   // has said its last word of one that has.
   const auto add = [&](nb::handle one) {
     request.prompt = PromptFrom(tokenizer, one);
+    SetOpenReasoning(tokenizer, request);
     for (;;) {
       try {
         ids.push_back(Add(request, Owner::kCaller));

@@ -9,6 +9,27 @@
 #include "python/values/signature.h"
 
 namespace sluice::python {
+namespace {
+
+std::optional<ThinkingBudget> ThinkingFrom(const Arguments& arguments) {
+  ThinkingBudget thinking;
+  if (const nb::handle format = arguments[Keyword::reasoning_format]; format.is_valid()) {
+    if (!PyUnicode_Check(format.ptr())) ThrowType("reasoning_format", Describe(format), "a name");
+    thinking.format = ReasoningFormatByName(nb::cast<std::string>(format));
+  }
+  if (!arguments.Has(Keyword::thinking_budget)) return std::nullopt;
+  thinking.tokens = GetNumber<int64_t>("thinking_budget", arguments[Keyword::thinking_budget]);
+  if (ReasoningEnd(thinking.format).empty()) {
+    ThrowValue("reasoning_format", std::string(Name(thinking.format)),
+               "deepseek, mistral or seed with thinking_budget");
+  }
+  if (thinking.tokens < 0 || thinking.tokens > INT32_MAX) {
+    ThrowValue("thinking_budget", std::to_string(thinking.tokens), "[0, 2147483647]");
+  }
+  return thinking;
+}
+
+}  // namespace
 
 ClientRequest EngineRequestFrom(nb::handle params, const Arguments& arguments,
                                 const SamplingParams& defaults) {
@@ -44,7 +65,13 @@ ClientRequest EngineRequestFrom(nb::handle params, const Arguments& arguments,
     request.stream_interval = GetNumber<int64_t>("stream_interval", interval);
   }
   request.grammar = OutputGrammarFrom(arguments);
+  request.thinking = ThinkingFrom(arguments);
   return request;
+}
+
+void SetOpenReasoning(const Tokenizer& tokenizer, ClientRequest& request) {
+  if (!request.thinking.has_value()) return;
+  request.thinking->is_open = OpensReasoning(request.thinking->format, tokenizer, request.prompt);
 }
 
 std::vector<int32_t> PromptFrom(const Tokenizer& tokenizer, nb::handle prompt) {
@@ -78,7 +105,8 @@ const char* EngineRequestSignature(std::string_view name, std::string_view promp
       ", prompt_logprobs: int | None = None"
       ", json_schema: dict[str, typing.Any] | str | type | None = None, json_object: bool = False"
       ", regex: str | None = None, grammar: str | None = None"
-      ", choices: collections.abc.Sequence[str] | None = None";
+      ", choices: collections.abc.Sequence[str] | None = None"
+      ", thinking_budget: int | None = None, reasoning_format: str = 'deepseek'";
   if (has_mode) head += ", mode: str = 'delta', stream_interval: int = 1";
   return RequestSignature(head, result);
 }

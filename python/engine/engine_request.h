@@ -14,16 +14,21 @@ namespace sluice::python {
 namespace nb = nanobind;
 
 inline constexpr Keywords kEngineRequestKeywords =
-    kParamKeywords | kGrammarKeywords | Keywords{Keyword::max_tokens,          Keyword::stop,
-                                                 Keyword::include_stop,        Keyword::ignore_eos,
-                                                 Keyword::skip_special_tokens, Keyword::choice,
-                                                 Keyword::prompt_logprobs};
+    kParamKeywords | kGrammarKeywords |
+    Keywords{Keyword::max_tokens,          Keyword::stop,
+             Keyword::include_stop,        Keyword::ignore_eos,
+             Keyword::skip_special_tokens, Keyword::choice,
+             Keyword::prompt_logprobs,     Keyword::thinking_budget,
+             Keyword::reasoning_format};
 inline constexpr Keywords kModeKeywords = {Keyword::mode, Keyword::stream_interval};
 
 // Everything but the prompt. `params` is a SamplingParams or None, which is `defaults`; the
 // keywords come on top.
 ClientRequest EngineRequestFrom(nb::handle params, const Arguments& arguments,
                                 const SamplingParams& defaults);
+
+// Says whether the prompt has begun the reasoning that is bounded, if any is.
+void SetOpenReasoning(const Tokenizer& tokenizer, ClientRequest& request);
 
 // The ids of a prompt: a text, which gets the model's tokens around it, or ids.
 std::vector<int32_t> PromptFrom(const Tokenizer& tokenizer, nb::handle prompt);

@@ -34,7 +34,8 @@ namespace nb = nanobind;
                                           KEYWORD(ignore_eos) KEYWORD(skip_special_tokens)     \
                                               KEYWORD(mode) KEYWORD(stream_interval)       \
                                                   KEYWORD(prompt_logprobs) KEYWORD(parents)     \
-  KEYWORD(json_schema) KEYWORD(json_object) KEYWORD(regex) KEYWORD(grammar) KEYWORD(choices)
+  KEYWORD(json_schema) KEYWORD(json_object) KEYWORD(regex) KEYWORD(grammar) KEYWORD(choices) \
+  KEYWORD(thinking_budget) KEYWORD(reasoning_format)
 // clang-format on
 
 enum class Keyword : uint8_t {

@@ -196,6 +196,7 @@ engine::LiveRequest* Engine::Impl::Accept(ClientId client, EngineRequest& reques
              its.requests == 0 ? 0 : its.tokens + prompt_size, options_.max_waiting_tokens,
              clients_.count());
   std::shared_ptr<engine::RequestGrammar> grammar = AddGrammar(client, request);
+  std::unique_ptr<engine::ThinkingMask> thinking = MakeThinking(request, grammar.get());
   engine::EngineStop stop(request, tokenizer_ ? &*tokenizer_ : nullptr, stop_lists_,
                           options_.stops);
   const bool is_scored = request.prompt_logprobs.has_value() && prompt_size > 1;
@@ -205,6 +206,7 @@ engine::LiveRequest* Engine::Impl::Accept(ClientId client, EngineRequest& reques
   live->tokens.reserve(
       static_cast<size_t>(prompt_size + std::min(kReservedTokens, room + info_.max_given_tokens)));
   live->grammar = std::move(grammar);
+  live->thinking = std::move(thinking);
   const bool is_ready =
       live->grammar == nullptr || live->grammar->state() == engine::RequestGrammar::State::kReady;
   if (live->grammar != nullptr && is_ready) ++counters_.grammars.cached;

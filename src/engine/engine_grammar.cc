@@ -29,6 +29,25 @@ std::shared_ptr<engine::RequestGrammar> Engine::Impl::AddGrammar(ClientId client
   return options_.grammars->workers().Add(client.slot, *request.grammar, masks_);
 }
 
+// Null: the request has no budget.
+std::unique_ptr<engine::ThinkingMask> Engine::Impl::MakeThinking(const EngineRequest& request,
+                                                                 engine::RequestGrammar* grammar) {
+  if (!request.thinking.has_value() || request.max_tokens == 0) return nullptr;
+  if (!tokenizer_.has_value()) {
+    ThrowInvalid("thinking", "a budget", "none: this engine has no text");
+  }
+  return std::make_unique<engine::ThinkingMask>(
+      *tokenizer_, engine::ThinkingMaskOptions{
+                       .budget = *request.thinking,
+                       .end = spelled_ends_.Get(request.thinking->format, *tokenizer_),
+                       .detokenizer = request.text.detokenizer,
+                       .prompt = request.prompt,
+                       .answer = grammar,
+                       .stop_tokens = grammar != nullptr ? options_.grammars->stop_tokens()
+                                                         : std::span<const int32_t>(),
+                       .vocab = info_.vocab});
+}
+
 void Engine::Impl::TakeCompiled() {
   if (schedule_.held() == 0) return;
   const int64_t compiled = options_.grammars->workers().compiled();

@@ -54,6 +54,8 @@ class Engine::Impl {
   LiveRequest* Accept(ClientId client, EngineRequest& request);
   void MarkAborted(LiveRequest& request);
   std::shared_ptr<engine::RequestGrammar> AddGrammar(ClientId client, EngineRequest& request);
+  std::unique_ptr<engine::ThinkingMask> MakeThinking(const EngineRequest& request,
+                                                     engine::RequestGrammar* grammar);
   void TakeCompiled();
   void AwaitCompiled(engine::Clock& clock);
 
@@ -82,6 +84,7 @@ class Engine::Impl {
   std::optional<Tokenizer> tokenizer_;
   EngineOptions options_;
   StopListCache stop_lists_;
+  engine::SpelledEnds spelled_ends_;
   engine::ClientTable clients_;
   engine::Schedule schedule_;
 

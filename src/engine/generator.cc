@@ -7,7 +7,9 @@
 
 #include "engine/clock.h"
 #include "engine/grammar/choice_mask.h"
+#include "engine/request_checks.h"
 #include "engine/runner/head_stage.h"
+#include "engine/thinking/thinking_mask.h"
 #include "sluice/decoder.hpp"
 #include "sluice/sampler.hpp"
 #include "support/check.h"
@@ -39,6 +41,7 @@ TextStreamOptions StreamOptions(const GenerationRequest& request, const Sampling
   options.stop_token_ids = params.stop_token_ids;
   const std::vector<int32_t> spelled = tokenizer.StopTokenIds(request.stops);
   options.stop_token_ids.insert(options.stop_token_ids.end(), spelled.begin(), spelled.end());
+  options.thinking = request.thinking;
   return options;
 }
 
@@ -63,6 +66,7 @@ const GenerationRequest& Checked(const GenerationRequest& request, const Checkpo
     CheckInRange("grammar.vocab()", request.grammar->vocab(), checkpoint.vocab(),
                  checkpoint.vocab());
   }
+  if (request.thinking.has_value()) engine::CheckThinking(*request.thinking);
   return request;
 }
 
@@ -144,7 +148,12 @@ class Generator::Impl {
     TextStream stream;
     std::string text;  // of the step
     std::vector<int32_t> output;
-    std::unique_ptr<engine::ChoiceMask> mask;
+    std::unique_ptr<engine::ChoiceMask> grammar;
+    std::unique_ptr<engine::ThinkingMask> thinking;
+
+    DrawMask* mask() const {
+      return thinking != nullptr ? static_cast<DrawMask*>(thinking.get()) : grammar.get();
+    }
   };
 
   std::span<const ChoiceStep> EndAll(GenerationEnd end);
@@ -211,6 +220,10 @@ Generator::Impl::Impl(const Checkpoint& checkpoint, const GenerationRequest& req
       prompt_width_(request.prompt_logprobs.has_value() ? 1 + *request.prompt_logprobs : 0) {
   const auto choices = static_cast<size_t>(request.choices);
   choices_.reserve(choices);
+  const auto thinking_end = request.thinking.has_value()
+                                ? std::make_shared<const engine::SpelledEnd>(
+                                      request.thinking->format, checkpoint.tokenizer())
+                                : nullptr;
   for (int32_t i = 0; i < request.choices; ++i) {
     const RequestHandle handle =
         sampler_.Add({.params = params_,
@@ -224,9 +237,20 @@ Generator::Impl::Impl(const Checkpoint& checkpoint, const GenerationRequest& req
                         .stream = TextStream(checkpoint.tokenizer(), stream_, prompt_),
                         .text = {},
                         .output = {},
-                        .mask = request.grammar.has_value()
-                                    ? std::make_unique<engine::ChoiceMask>(*request.grammar)
-                                    : nullptr});
+                        .grammar = request.grammar.has_value()
+                                       ? std::make_unique<engine::ChoiceMask>(*request.grammar)
+                                       : nullptr,
+                        .thinking = nullptr});
+    if (thinking_end != nullptr) {
+      choices_.back().thinking = std::make_unique<engine::ThinkingMask>(
+          checkpoint.tokenizer(),
+          engine::ThinkingMaskOptions{.budget = *request.thinking,
+                                      .end = thinking_end,
+                                      .prompt = prompt_,
+                                      .answer = choices_.back().grammar.get(),
+                                      .stop_tokens = checkpoint.end_tokens(),
+                                      .vocab = checkpoint.vocab()});
+    }
     choices_.back().text.reserve(kUsualStepText);
     choices_.back().output.reserve(
         static_cast<size_t>(std::min<int64_t>(std::min(max_tokens_, room_), 1 << 20)));
@@ -348,7 +372,7 @@ std::span<const ChoiceStep> Generator::Impl::Step() {
   rows_.clear();
   for (const int32_t index : live_) {
     const Choice& choice = choices_[static_cast<size_t>(index)];
-    rows_.push_back({.request = choice.request, .params = &params_, .mask = choice.mask.get()});
+    rows_.push_back({.request = choice.request, .params = &params_, .mask = choice.mask()});
   }
   const int64_t dim = checkpoint_.model().info().dim;
   head_.Sample({hidden_.data(), std::ssize(live_), dim, dim}, rows_, sampler_, stats_);
@@ -472,20 +496,5 @@ LogitsView Generator::logits() const { return Get().logits(); }
 std::span<const int32_t> Generator::kept() const { return Get().kept(); }
 std::span<const CutMass> Generator::masses() const { return Get().masses(); }
 LogprobRows Generator::logprobs() const { return Get().logprobs(); }
-
-std::vector<int32_t> TruncatePrompt(std::span<const int32_t> prompt, int64_t context,
-                                    int64_t max_tokens, int64_t first) {
-  CheckInRange("context", context, 2, INT64_MAX);
-  CheckInRange("max_tokens", max_tokens, 0, INT64_MAX);
-  CheckInRange("first", first, 0, context - 2);
-  const int64_t room = std::clamp<int64_t>(max_tokens, 1, context / 2);
-  const int64_t kept = std::max(context - room, first + 1);
-  if (std::ssize(prompt) <= kept) return {prompt.begin(), prompt.end()};
-  const auto begin = prompt.first(static_cast<size_t>(first));
-  const auto end = prompt.last(static_cast<size_t>(kept - first));
-  std::vector<int32_t> result(begin.begin(), begin.end());
-  result.insert(result.end(), end.begin(), end.end());
-  return result;
-}
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 
 #include "engine/engine_stop.h"
 #include "engine/grammar/request_grammar.h"
+#include "engine/thinking/thinking_mask.h"
 #include "sluice/engine.hpp"
 
 namespace sluice::engine {
@@ -40,6 +41,9 @@ struct LiveRequest {
   bool IsFilling() const { return brought < to_bring; }
   // The last token of a prompt that none follows is scored, but not read.
   int64_t tokens_to_read() const { return room == 0 ? prompt_size - 1 : std::ssize(tokens); }
+  DrawMask* mask() const {
+    return thinking != nullptr ? static_cast<DrawMask*>(thinking.get()) : grammar.get();
+  }
   bool IsPromptGiven() const { return next_given >= prompt_size; }
 
   ClientId client;
@@ -59,6 +63,7 @@ struct LiveRequest {
   std::vector<int32_t> tokens;  // prompt, then output
   EngineStop stop;
   std::shared_ptr<RequestGrammar> grammar = {};
+  std::unique_ptr<ThinkingMask> thinking = {};  // with a budget: over the grammar's mask, if any
   bool is_aborted = false;
   bool is_silent = false;  // its client is gone
 

@@ -51,6 +51,16 @@ inline void CheckListSizes(const SamplingParams& params, int64_t vocab) {
               "apache-tvm-ffi\" where Sluice's engine runs installs it");
 }
 
+inline void CheckThinking(const ThinkingBudget& thinking) {
+  CheckInRange("thinking.format", static_cast<int64_t>(thinking.format), 0,
+               static_cast<int64_t>(ReasoningFormat::kHarmony));
+  if (ReasoningEnd(thinking.format).empty()) {
+    ThrowInvalid("thinking.format", ToText(Name(thinking.format)),
+                 "one with a text that ends reasoning: deepseek, mistral or seed");
+  }
+  CheckInRange("thinking.tokens", thinking.tokens, 0, INT32_MAX);
+}
+
 // Throws Error for the first thing that the runner could not compute.
 inline void CheckRequest(const EngineRequest& request, const RunnerInfo& info) {
   const SamplingParams& params = request.params;
@@ -75,6 +85,7 @@ inline void CheckRequest(const EngineRequest& request, const RunnerInfo& info) {
     CheckInRange("grammar.kind", static_cast<int64_t>(request.grammar->kind), 0,
                  static_cast<int64_t>(GrammarKind::kStructuralTag));
   }
+  if (request.thinking.has_value()) CheckThinking(*request.thinking);
   const int64_t length = std::ssize(request.prompt);
   if (length < 1 || length >= info.context) {
     ThrowInvalid("prompt", ToText(length) + " tokens",

@@ -20,6 +20,7 @@ inline TextStreamOptions StreamOptions(const EngineRequest& request, StopListCac
   // TextStream adds the tokens (Tokenizer::StopTokenIds) that a stop spells.
   options.stop_token_ids = request.params.stop_token_ids;
   options.incomplete = request.text.incomplete;
+  options.thinking = request.thinking;
   return options;
 }
 

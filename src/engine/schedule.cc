@@ -328,7 +328,7 @@ bool Schedule::Admit(LiveRequest& request, PlannedStep& step) {
                           .choice = request.choice,
                           .max_tokens = request.room,
                           .prompt_logprob_width = request.prompt_logprob_width,
-                          .mask = request.grammar.get()});
+                          .mask = request.mask()});
   }
   if (cached > 0) {
     step.shared.push_back({.slot = request.slot, .prefix = match.prefix, .tokens = cached});

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "grammar/bounded_strings.h"
 #include "grammar/compiled.h"
 #include "grammar/compiled_cache.h"
 #include "grammar/reason.h"
@@ -20,18 +21,6 @@ abi::Any Bytes(const abi::ByteArray& bytes) {
   abi::Any any = {abi::kByteArrayPtr, 0, {}};
   any.pointer = const_cast<abi::ByteArray*>(&bytes);
   return any;
-}
-
-// In the rules of strings of a bounded length; whether there were any.
-bool EscapeControls(std::string& rules) {
-  constexpr std::string_view kAllowing = R"(_characters ::= (([^\"\\\r\n])))";
-  constexpr std::string_view kRefusing = R"(_characters ::= (([^\0-\x1f\"\\])))";
-  size_t at = rules.find(kAllowing);
-  const bool has = at != std::string::npos;
-  for (; at != std::string::npos; at = rules.find(kAllowing, at + kRefusing.size())) {
-    rules.replace(at, kAllowing.size(), kRefusing);
-  }
-  return has;
 }
 
 void CheckText(std::string_view parameter, std::string_view text, const GrammarLimits& limits) {
@@ -181,8 +170,7 @@ class CompilerImpl {
         std::string rules = check_rules(library_->Call(
             f.json_schema_rules,
             {source, Bool(spaces), None(), apart, strict, most, Bool(false), Bool(false)}));
-        // A rule of the engine's own allows control characters, which JSON does not.
-        if (EscapeControls(rules)) {
+        if (RewriteBoundedStrings(AfterString::kJson, rules)) {
           const Value edited = library_->String(rules);
           const Value root = library_->String("root");
           return library_->Call(f.compile_ebnf, {self, edited.any(), root.any()});
@@ -204,9 +192,15 @@ class CompilerImpl {
             library_->Call(f.lark_rules, {source, vocabulary_.any(), none.any(), none.any()}));
         return library_->Call(f.compile_lark, {self, source, none.any(), none.any()});
       }
-      case GrammarKind::kStructuralTag:
-        check_rules(library_->Call(f.tag_rules, {source}));
+      case GrammarKind::kStructuralTag: {
+        std::string rules = check_rules(library_->Call(f.tag_rules, {source}));
+        if (RewriteBoundedStrings(AfterString::kAnything, rules)) {
+          const Value edited = library_->String(rules);
+          const Value root = library_->String("root");
+          return library_->Call(f.compile_ebnf, {self, edited.any(), root.any()});
+        }
         return library_->Call(f.compile_tag, {self, source});
+      }
     }
     ThrowInvalid("kind", ToText(static_cast<int64_t>(kind)), "a kind of grammar");
   }

@@ -69,9 +69,9 @@ void ResetSignals() {
 
 // Between fork and exec: other threads may hold any lock, so only system calls are made.
 [[noreturn]] void BecomeChild(char* const* arguments, pid_t parent, int output, int errors,
-                              int failure) {
+                              int failure, int death_signal) {
   // In this order: a parent that ended before the call is seen by the comparison.
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::prctl(PR_SET_PDEATHSIG, death_signal);
   if (::getppid() != parent) ::_exit(1);
   ::setpgid(0, 0);
   ResetSignals();
@@ -94,7 +94,7 @@ void SetNonBlocking(const FileDescriptor& file) {
 
 }  // namespace
 
-ChildProcess StartChild(std::span<const std::string> command) {
+ChildProcess StartChild(std::span<const std::string> command, int death_signal) {
   if (command.empty()) ThrowInvalid("command", "nothing", "a program and its arguments");
   std::vector<char*> arguments;
   for (const std::string& argument : command) {
@@ -112,7 +112,7 @@ ChildProcess StartChild(std::span<const std::string> command) {
     child.pid = ::fork();
     if (child.pid == 0) {
       BecomeChild(arguments.data(), parent, output.write.get(), errors.write.get(),
-                  failure.write.get());
+                  failure.write.get(), death_signal);
     }
   }
   if (child.pid < 0) ThrowSystemError("fork");

@@ -1,10 +1,11 @@
 // Starts a program with pipes for its standard output and error. It is the first of a process group
-// of its own, gets nothing else that is open here, and is killed when the thread that started it
-// ends.
+// of its own, gets nothing else that is open here, and gets a signal when the thread that started
+// it ends.
 #pragma once
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <span>
 #include <string>
 
@@ -20,7 +21,7 @@ struct ChildProcess {
 };
 
 // Throws Error when it cannot be run. The caller must wait for the process.
-ChildProcess StartChild(std::span<const std::string> command);
+ChildProcess StartChild(std::span<const std::string> command, int death_signal = SIGKILL);
 
 // "exit status 1", "signal 9 (Killed)"; empty while it runs. It stays to be waited for. "status
 // unknown" when another part of the process has waited for it, or this process did not start it.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 
@@ -12,7 +13,9 @@
 namespace sluice::server {
 
 inline HttpResponse ErrorResponse(const ApiError& error) {
-  HttpResponse response{.status = error.status, .body = ErrorBody(error)};
+  HttpResponse response{.status = error.status,
+                        .body = ErrorBody(error),
+                        .error = std::make_shared<const ApiError>(error)};
   if (error.retry_after_seconds > 0) {
     response.fields.push_back({"Retry-After", std::to_string(error.retry_after_seconds)});
   }

@@ -84,14 +84,14 @@ CompletionSettings SettingsOf(const ServerState& state) {
   if (state.options.refuses_special_tokens) {
     limits.refused_texts = SpecialTexts(state.text.tokenizer());
   }
-  return {
-      .model_names = state.model_names,
-      .limits = std::move(limits),
-      .formats = FormatsOf(state.text, state.options.tool_format, state.options.reasoning_format),
-      .max_requests = state.options.max_requests,
-      .coalesce_bytes = state.options.http.coalesce_bytes,
-      .unsent_bytes = state.options.http.unsent_bytes,
-      .keep_alive = state.options.keep_alive};
+  return {.model_names = state.model_names,
+          .limits = std::move(limits),
+          .formats = FormatsOf(state.text, state.options.tool_format,
+                               state.options.reasoning_format, state.options.reasoning_budget),
+          .max_requests = state.options.max_requests,
+          .coalesce_bytes = state.options.http.coalesce_bytes,
+          .unsent_bytes = state.options.http.unsent_bytes,
+          .keep_alive = state.options.keep_alive};
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "json/writer.h"
 #include "server/access_log.h"
 #include "server/api/request/tokens_request.h"
+#include "server/api/response/message_events.h"
 #include "server/error_response.h"
 #include "server/page/openapi.h"
 #include "server/page/page.h"
@@ -88,6 +89,9 @@ HttpResponse WrongType() {
                         .message = "the body has to be JSON, with Content-Type: application/json",
                         .code = "unsupported_media_type"});
 }
+
+// Of Anthropic's API, with its form of errors and its name of X-Request-Id.
+bool IsOfMessages(Route route) { return route == Route::kMessages || route == Route::kCountTokens; }
 
 ModelCard CardOf(const std::string& name, const ServerState& state) {
   return {.id = name, .created = state.created, .context = state.info.context};
@@ -225,6 +229,12 @@ std::unique_ptr<Answer> Routes::Dispatch(const RouteRow& row, Exchange& exchange
       return services_.Complete(exchange, Api::kCompletions);
     case Route::kChatCompletions:
       return services_.Complete(exchange, Api::kChat);
+    case Route::kMessages:
+      return services_.Complete(exchange, Api::kMessages);
+    case Route::kCountTokens:
+      return services_.Complete(exchange, Api::kCountTokens);
+    case Route::kResponses:
+      return services_.Complete(exchange, Api::kResponses);
     case Route::kTokenize:
       return Tokenize(exchange, state_, services_);
     case Route::kDetokenize:
@@ -281,6 +291,10 @@ void Routes::Log(const HttpRequest& request, int status, bool is_complete,
 }
 
 void Routes::Finish(const HttpRequest& request, Route route, HttpResponse& response) {
+  if (IsOfMessages(RouteOf(request.path).route)) {
+    response.fields.push_back({"Request-Id", request.id});
+    if (response.error != nullptr) response.body = MessageErrorBody(*response.error, request.id);
+  }
   ++counts_[{route, response.status}];
   state_.access.AddFields(request, response.fields);
   response.fields.push_back({"X-Content-Type-Options", "nosniff"});

@@ -93,6 +93,7 @@ void CheckServerOptions(const ServerOptions& options) {
   for (const std::string& origin : options.cors_origins) CheckOrigin(origin);
   if (!options.tool_format.empty()) ToolFormatByName(options.tool_format);
   if (!options.reasoning_format.empty()) ReasoningFormatByName(options.reasoning_format);
+  CheckInRange("reasoning_budget", options.reasoning_budget, -1, INT32_MAX);
   CheckHttp(options.http);
   CheckTime("keep_alive", options.keep_alive, 1);
   CheckTime("drain_timeout", options.drain_timeout, 0);

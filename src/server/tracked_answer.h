@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,7 +32,7 @@ class TrackedExchange final : public Exchange {
   const HttpRequest& request() const override { return exchange_.request(); }
   HttpBody TakeBody() override { return exchange_.TakeBody(); }
   uint64_t group() const override { return group_; }
-  void TakePlaces(int64_t count) override { permit_->Take(count); }
+  void TakePlaces(int64_t count, std::string_view field) override { permit_->Take(count, field); }
   void Respond(HttpResponse response) override {
     SeeHead(response);
     has_ended_ = true;

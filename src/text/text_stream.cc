@@ -19,6 +19,11 @@ TextStream::TextStream(Tokenizer tokenizer, const TextStreamOptions& options,
       min_tokens_(options.stop.min_tokens),
       stop_token_ids_(tokenizer.StopTokenIds(scanner_.stops().stops())),
       quick_filter_(scanner_.first_kinds_) {
+  if (options.thinking.has_value() && !stops().IsEmpty()) {
+    place_.emplace(options.thinking->format, tokenizer, options.thinking->is_open);
+    given_stop_ids_ = options.stop_token_ids;
+    std::sort(given_stop_ids_.begin(), given_stop_ids_.end());
+  }
   stop_token_ids_.insert(stop_token_ids_.end(), options.stop_token_ids.begin(),
                          options.stop_token_ids.end());
   std::sort(stop_token_ids_.begin(), stop_token_ids_.end());
@@ -44,11 +49,13 @@ const Delta& TextStream::Step(std::span<const int32_t> ids, std::string& text) {
 }
 
 const Delta& TextStream::StepAny(std::span<const int32_t> ids, std::string& text) {
-  if (ids.size() == 1 && !stops().IsEmpty() && StepWithin(ids[0], text)) return delta_;
+  if (ids.size() == 1 && !stops().IsEmpty() && IsInAnswer() && StepWithin(ids[0], text)) {
+    return delta_;
+  }
   delta_.first_token = delta_.last_token;
   if (delta_.finish != FinishReason::kNone) return delta_;
   scanner_.TakeCount(delta_.tokens);
-  StepThrough(ids, text);
+  IsInAnswer() ? StepThrough(ids, text) : StepToAnswer(ids, text);
   UpdateQuickSize();
   return delta_;
 }
@@ -88,8 +95,51 @@ inline uint32_t TextStream::QuickSize() const {
 }
 
 inline void TextStream::UpdateQuickSize() {
-  const bool is_quick = delta_.finish == FinishReason::kNone && scanner_.is_idle_;
+  const bool is_quick = delta_.finish == FinishReason::kNone && scanner_.is_idle_ && IsInAnswer();
   quick_size_ = is_quick ? QuickSize() : 0;
+}
+
+inline bool TextStream::IsInAnswer() const {
+  return !place_.has_value() || place_->part() == ReasoningPlace::Part::kAnswer;
+}
+
+// Token by token, as each may begin the answer.
+void TextStream::StepToAnswer(std::span<const int32_t> ids, std::string& text) {
+  while (!ids.empty() && !IsInAnswer() && delta_.finish == FinishReason::kNone) {
+    if (CountBeforeStopToken(ids.first(1)) == 0) return StepThrough(ids.first(1), text);
+    AddReasoning(ids[0], text);
+    ids = ids.subspan(1);
+  }
+  if (!ids.empty() && delta_.finish == FinishReason::kNone) StepThrough(ids, text);
+}
+
+// Text before reasoning may be the answer's, so it is scanned; reasoning goes out as it is.
+void TextStream::AddReasoning(int32_t id, std::string& text) {
+  const bool was_before = place_->part() == ReasoningPlace::Part::kBefore;
+  const size_t was_open = detokenizer_.open_tokens();
+  size_t begin = text.size();
+  std::array<TokenEnd, 1> end;
+  detokenizer_.Step({&id, 1}, text, end);
+  const size_t before = place_->Step(id, std::string_view(text).substr(begin));
+  const bool has_reasoning =
+      place_->part() == ReasoningPlace::Part::kReasoning || (IsInAnswer() && before > 0);
+  if (was_before && !has_reasoning) return Take(scanner_.StepInPlace(text, begin, end));
+  if (was_before) {  // what the scanner held back was the marker's beginning
+    std::string held;
+    scanner_.Finish({}, held);
+    text.insert(begin, held);
+    begin += held.size();
+  }
+  if (!IsInAnswer()) {
+    ++delta_.tokens;
+    delta_.last_token = delta_.tokens - static_cast<int64_t>(detokenizer_.open_tokens());
+    return;
+  }
+  scanner_.result_.tokens = delta_.tokens;
+  scanner_.result_.released_tokens = delta_.tokens - static_cast<int64_t>(was_open);
+  scanner_.open_tokens_ = was_open;
+  end[0].text = text.size();
+  Take(scanner_.StepInPlace(text, begin + before, end));
 }
 
 void TextStream::StepThrough(std::span<const int32_t> ids, std::string& text) {
@@ -116,10 +166,13 @@ const Delta& TextStream::Finish(std::string& text) {
 }
 
 size_t TextStream::CountBeforeStopToken(std::span<const int32_t> ids) const {
+  const bool is_reasoning =
+      place_.has_value() && place_->part() == ReasoningPlace::Part::kReasoning;
+  const std::vector<int32_t>& stop_ids = is_reasoning ? given_stop_ids_ : stop_token_ids_;
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && static_cast<uint32_t>(ids[i]) < stop_free_size_) continue;
     const bool counts = delta_.tokens + static_cast<int64_t>(i) >= min_tokens_;
-    if (counts && std::binary_search(stop_token_ids_.begin(), stop_token_ids_.end(), ids[i])) {
+    if (counts && std::binary_search(stop_ids.begin(), stop_ids.end(), ids[i])) {
       return i;
     }
   }

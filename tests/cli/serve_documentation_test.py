@@ -50,7 +50,7 @@ class ServerPage(unittest.TestCase):
 
     def test_every_field_is_there_and_no_other(self):
         source = (ROOT / "src/server/api/request/completion_request.cc").read_text()
-        tables = re.findall(r"^constexpr RequestField<Draft> \w+\[\] = \{$(.*?)^\};$", source,
+        tables = re.findall(r"^constexpr DraftField \w+\[\] = \{$(.*?)^\};$", source,
                             re.DOTALL | re.MULTILINE)
         fields = {name for table in tables for name in re.findall(r'^    \{"(\w+)",', table,
                                                                   re.MULTILINE)}
@@ -63,6 +63,17 @@ class ServerPage(unittest.TestCase):
         # One that chats read means nothing in the other requests.
         self.assertEqual(set(re.findall(r"`(\w+)`", paragraph)),
                          set(re.findall(r'"(\w+)"', ignored)) - fields)
+
+    def test_every_field_of_other_apis_is_there(self):
+        for name, section, least in (("messages", "Messages of Anthropic's API", 10),
+                                     ("responses", "Responses", 14)):
+            source = (ROOT / f"src/server/api/request/{name}_request.cc").read_text()
+            table = re.search(r"^constexpr DraftField \w+\[\] = \{$(.*?)^\};$", source,
+                              re.DOTALL | re.MULTILINE)[1]
+            rows = re.findall(r'^    \{"(\w+)",\s*(?:R?"([^"]*))', table, re.MULTILINE)
+            taken = {field for field, schema in rows if schema}
+            self.assertGreater(len(taken), least)
+            self.assertEqual(taken - set(re.findall(r"`(\w+)`", self.section(section))), set())
 
     def test_every_field_of_grammars_is_there_and_no_other(self):
         source = (ROOT / "src/server/api/request/grammar_fields.cc").read_text()

@@ -11,7 +11,10 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
+from contextlib import contextmanager
+from pathlib import Path
 
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
 PATIENCE = 120  # seconds, for what comes at once on a quiet machine
@@ -21,8 +24,8 @@ class Server:
     """Listens from `with` to its end, at a port of its own."""
 
     def __init__(self, sluice, *args, environment=None, listens=("--port", "0"), key=None,
-                 errors=subprocess.PIPE):
-        self.process = subprocess.Popen([sluice, "serve", *listens, "--json", *args],
+                 errors=subprocess.PIPE, command=("serve",)):
+        self.process = subprocess.Popen([sluice, *command, *listens, "--json", *args],
                                         env={**ENVIRONMENT, **(environment or {})},
                                         stdout=subprocess.PIPE, stderr=errors)
         self.headers = {} if key is None else {"Authorization": f"Bearer {key}"}
@@ -111,3 +114,21 @@ def text_of(events):
     """The text of a stream's first choice."""
     return "".join(choice.get("text") or choice.get("delta", {}).get("content") or ""
                    for event in events if event != "[DONE]" for choice in event["choices"])
+
+
+@contextmanager
+def writing(sluice, text, template, *flags):
+    """A server with this chat template, of an engine that gives each request this text."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "script").write_text(text, encoding="utf-8")
+        endpoint = f"ipc://{folder}/engine"
+        engine = subprocess.Popen([sluice, "mock-engine", "--listen", endpoint, "--quiet",
+                                   "--burst", "3", "--rate", "200", "--script",
+                                   f"{folder}/script"], stdout=subprocess.DEVNULL)
+        try:
+            with Server(sluice, "--engine", endpoint, "--chat-template", str(template),
+                        *flags) as server:
+                yield server
+        finally:
+            engine.kill()
+            engine.wait()

@@ -115,6 +115,96 @@ TEST_P(EngineGrammar, MaxTokensStopsAndStopTokensEndAGrammarToo) {
   ExpectMatch(kSchemas[1], engine.client->Of(ended));
 }
 
+// The text that a grammar gives repeats itself: names of fields, and what stands between values.
+TEST_P(EngineGrammar, DraftsGiveTheSameTokens) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  const auto service = ServiceOf(*library);
+  const auto run = [&](int32_t drafts, int64_t* accepted) {
+    GrammarEngine engine = Make(service.get(), {.max_requests = 4, .draft_tokens = drafts});
+    std::vector<RequestAddress> addresses;
+    for (uint64_t seed = 1; seed <= 2; ++seed) {
+      for (const CheckedSchema& schema : kSchemas) {
+        EngineRequest request = GrammarRequest(schema.schema, seed);
+        request.params.logprobs = seed == 1 ? std::optional(2) : std::nullopt;
+        request.params.logprob_mode = LogprobMode::kProcessedLogprobs;
+        addresses.push_back(engine.client->Submit(std::move(request)));
+      }
+      EngineRequest list = GrammarRequest(
+          R"({"type":"array","minItems":4,"maxItems":4,"items":{"type":"object","properties":{
+              "is_small":{"type":"boolean"},"colour":{"enum":["red","blue"]}},
+              "required":["is_small","colour"]}})",
+          seed);
+      list.params.temperature = 0.0f;
+      addresses.push_back(engine.client->Submit(std::move(list)));
+    }
+    Drain(*engine.engine, {&*engine.client});
+    std::vector<Received> received;
+    for (const RequestAddress& address : addresses) {
+      received.push_back(engine.client->Of(address));
+      EXPECT_EQ(received.back().end, GenerationEnd::kStopToken) << TextOf(received.back());
+    }
+    *accepted = engine.engine->counters().accepted_draft_tokens;
+    return received;
+  };
+  int64_t accepted = 0;
+  const std::vector<Received> plain = run(0, &accepted);
+  EXPECT_EQ(accepted, 0);
+  for (const int32_t drafts : {1, 8}) {
+    const std::vector<Received> drafted = run(drafts, &accepted);
+    EXPECT_GT(accepted, 10) << drafts;
+    for (size_t i = 0; i < plain.size(); ++i) {
+      EXPECT_EQ(drafted[i].ids, plain[i].ids) << i << " of " << drafts;
+      EXPECT_EQ(drafted[i].logprobs, plain[i].logprobs) << i << " of " << drafts;
+      EXPECT_EQ(drafted[i].logprob_ids, plain[i].logprob_ids) << i << " of " << drafts;
+    }
+  }
+}
+
+TEST_P(EngineGrammar, ComesAfterTheReasoningOfABudget) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  const auto service = ServiceOf(*library);
+  GrammarEngine engine =
+      Make(service.get(), {.max_requests = 4, .cache_tokens = 160, .draft_tokens = 4});
+  constexpr std::string_view kEnd = "</think>";
+  struct Sent {
+    const CheckedSchema* schema;
+    int64_t budget;
+    RequestAddress address;
+  };
+  std::vector<Sent> sent;
+  for (const int64_t budget : {0, 1, 12}) {
+    for (const CheckedSchema& schema : kSchemas) {
+      EngineRequest request = GrammarRequest(schema.schema, 1, 120);
+      request.thinking = ThinkingBudget{.tokens = budget, .is_open = true};
+      request.text.stops = {"never in JSON"};
+      sent.push_back({&schema, budget, engine.client->Submit(request)});
+      request.thinking->is_open = false;  // without a token that begins reasoning there is none
+      sent.push_back({&schema, -1, engine.client->Submit(request)});
+    }
+  }
+  Drain(*engine.engine, {&*engine.client});
+  for (const Sent& one : sent) {
+    Received received = engine.client->Of(one.address);
+    if (one.budget >= 0) {
+      const std::string text = TextOf(received);
+      const size_t end = text.find(kEnd);
+      ASSERT_NE(end, std::string::npos) << text;
+      const Tokenizer& tokenizer = DefaultModel().tokenizer();
+      size_t reasoning = 0;  // tokens up to the end
+      while (tokenizer.Decode(std::span(received.ids).first(reasoning)).find(kEnd) ==
+             std::string::npos) {
+        ++reasoning;
+      }
+      EXPECT_LE(std::ssize(tokenizer.Encode(kEnd, {.add_special_tokens = false})) + one.budget,
+                static_cast<int64_t>(reasoning) + 1);
+      received.ids.erase(received.ids.begin(),
+                         received.ids.begin() + static_cast<std::ptrdiff_t>(reasoning));
+    }
+    ExpectMatch(*one.schema, received);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_P(EngineGrammar, ARequestWithNothingToDrawEndsAlone) {
   SLUICE_NEEDS_GRAMMAR(library);
   const auto service = ServiceOf(*library);

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "engine/grammar/grammar_workers.h"
+#include "link/engine_info.h"
 #include "sluice/script_runner.hpp"
 #include "tests/engine/engine_grammar_fixture.h"
 
@@ -46,6 +47,27 @@ TEST(GrammarService, AScriptFollowsTheGrammar) {
     Drain(script.engine, {&script.client});
     for (size_t i = 0; i < addresses.size(); ++i) {
       ExpectMatch(kSchemas[i], script.client.Of(addresses[i]));
+    }
+  }
+}
+
+// A frontend takes the tokens that end an output from the engine's info, and would go on after
+// another one.
+TEST(GrammarService, HasNoStopTokenThatTheEngineDoesNotSayOf) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  const auto service = ServiceOf(*library);
+  ScriptEngine script(*service, Script());
+  const std::span<const int32_t> its = DefaultModel().end_tokens();
+  const std::vector<int32_t> ends(its.begin(), its.end());
+  ASSERT_FALSE(ends.empty());
+  EXPECT_TRUE(link::Completed({.end_tokens = ends}, script.engine).has_grammars);
+  for (const std::vector<int32_t>& others : {std::vector<int32_t>{}, {ends.front() + 1}}) {
+    try {
+      link::Completed({.end_tokens = others}, script.engine);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.parameter(), "grammars.stop_tokens()");
+      EXPECT_EQ(error.value(), std::to_string(ends.front()));
     }
   }
 }

@@ -38,7 +38,7 @@ void ReadCompletion(Api api, std::string_view body) {
   }
   Check(request.logprobs.value_or(0) >= 0 && request.logprobs.value_or(0) <= limits.logprobs);
   Check(request.params.temperature <= limits.max_temperature);
-  if (api == Api::kChat) {
+  if (server::IsChat(api)) {
     CheckVariables(request.chat_variables);
     return;
   }
@@ -48,7 +48,7 @@ void ReadCompletion(Api api, std::string_view body) {
 }
 
 void Run(uint8_t route, std::string_view body) {
-  switch (route % 4) {
+  switch (route % 8) {
     case 0:
       return ReadCompletion(Api::kCompletions, body);
     case 1:
@@ -58,6 +58,12 @@ void Run(uint8_t route, std::string_view body) {
       if (request.is_chat) CheckVariables(request.chat_variables);
       return;
     }
+    case 4:
+      return ReadCompletion(Api::kMessages, body);
+    case 5:
+      return ReadCompletion(Api::kCountTokens, body);
+    case 6:
+      return ReadCompletion(Api::kResponses, body);
     default:
       for (const int32_t id : server::ParseDetokenizeRequest(body).tokens) Check(id >= 0);
   }

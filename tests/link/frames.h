@@ -61,6 +61,11 @@ class RandomFrames {
                          .text = Text(),
                          .options = {random_.Coin(), Number<int32_t>()}};
     }
+    if (random_.Coin()) {
+      request.thinking = {.format = static_cast<ReasoningFormat>(random_.Below(5)),
+                          .tokens = Number<int64_t>(),
+                          .is_open = random_.Coin()};
+    }
     return request;
   }
 

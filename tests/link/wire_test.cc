@@ -366,11 +366,11 @@ TEST(Wire, EachSideRefusesItsOwnFramesAndUnknownOnes) {
 
 TEST(Wire, OfAnotherProtocolTheNumberAloneIsRead) {
   FrontendFrame frontend;
-  EXPECT_EQ(Read(std::string("\x01\x94\x00\x00\x07\xc1", 6), frontend), "");
-  EXPECT_EQ(frontend.hello.protocol, 7u);
+  EXPECT_EQ(Read(std::string("\x01\x94\x00\x00\x09\xc1", 6), frontend), "");
+  EXPECT_EQ(frontend.hello.protocol, 9u);
   EngineFrame engine;
-  EXPECT_EQ(Read(std::string("\x11\x94\x05\x00\x07\xc1", 6), engine), "");
-  EXPECT_EQ(engine.ready.protocol, 7u);
+  EXPECT_EQ(Read(std::string("\x11\x94\x05\x00\x09\xc1", 6), engine), "");
+  EXPECT_EQ(engine.ready.protocol, 9u);
   EXPECT_EQ(engine.head.epoch, 5u);
 }
 

@@ -111,3 +111,19 @@ def test_the_variable_names_the_library(monkeypatch, client):
     monkeypatch.setenv("SLUICE_GRAMMAR_LIBRARY", os.fspath(LIBRARY))
     with sluice.EngineClient.local(MODEL) as its:
         assert its.info["has_grammars"] is True
+
+
+def test_reasoning_ends_at_its_budget_and_the_grammar_follows(client):
+    prompt = "The king's <think>"
+    free = client.generate(prompt, seed=3, max_tokens=40).text
+    for budget in (0, 5):
+        output = client.generate(prompt, seed=3, max_tokens=200, thinking_budget=budget, json_schema=KING)
+        reasoning, end, king = output.text.partition("</think>")
+        assert end == "</think>" and (not reasoning or free.startswith(reasoning)), output.text
+        assert bool(reasoning) == (budget > 0)
+        assert_is_king(king)
+    assert client.generate(prompt, seed=3, max_tokens=40, thinking_budget=None).text == free
+    with pytest.raises(ValueError, match=r"thinking_budget = -1 is not allowed: \[0, 2147483647\]"):
+        generate(client, thinking_budget=-1)
+    with pytest.raises(ValueError, match="reasoning_format"):
+        generate(client, thinking_budget=1, reasoning_format="harmony")

@@ -16,12 +16,18 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from sluice.plugins import sglang as plugin  # noqa: E402
 
 SAMPLER = "sglang.srt.layers.sampler"
+BATCHES = "sglang.srt.sampling.sampling_batch_info"
 VOCAB = 257
 TOP_K_ALL = 1 << 30
 VERSIONS = peers.sources_of("sglang")
 
 MaskOutput = collections.namedtuple(
     "MaskOutput", "token_ids lengths selected_logprobs support_logprobs statuses")
+
+
+class Penalties:
+    def __init__(self, **given):
+        self.filter = self.merge = lambda other: None
 
 
 class Logprobs:
@@ -42,7 +48,8 @@ def given(version, backend):
         deterministic=types.SimpleNamespace(rl_on_policy_target=None,
                                             enable_deterministic_inference=False),
         kernel=types.SimpleNamespace(sampling_backend=backend),
-        features=types.SimpleNamespace(sampling_mask_max_tokens=64))
+        features=types.SimpleNamespace(sampling_mask_max_tokens=64,
+                                       enable_custom_logit_processor=False))
     questions = ("get_bool_env_var", "is_cuda", "is_gfx1250_supported", "is_hip", "is_musa",
                  "is_npu", "is_xpu")
     flag = types.SimpleNamespace(get=no)
@@ -60,10 +67,12 @@ def given(version, backend):
         "sglang.srt.runtime_context": {
             "get_exec": lambda: context, "get_server_args": lambda: True,
             "get_parallel": lambda: types.SimpleNamespace(tp_group=group)},
+        "sglang.srt.sampling.penaltylib": {"BatchedPenalizerOrchestrator": Penalties},
         "sglang.srt.sampling.sampling_params": {"TOP_K_ALL": TOP_K_ALL},
         "sglang.srt.server_args": {"SAMPLING_BACKEND_CHOICES": {"flashinfer", "pytorch"}},
         "sglang.srt.utils.async_probe": {"sanitize_nan_logits": lambda logits, where: None},
-        "sglang.srt.utils.common": dict.fromkeys(questions, no),
+        "sglang.srt.utils.common": {**dict.fromkeys(questions, no), "is_pin_memory_available": no},
+        "sglang.srt.utils": {"is_pin_memory_available": no},
     }
 
 
@@ -80,7 +89,7 @@ def sources(request):
 def own(sources, monkeypatch):
     """SGLang's sampler.py as it is."""
     monkeypatch.delenv("SLUICE_SGLANG", raising=False)
-    with peers.Engine(sources, [SAMPLER], given(sources.version, "sluice")):
+    with peers.Engine(sources, [SAMPLER, BATCHES], given(sources.version, "sluice")):
         yield __import__(SAMPLER, fromlist=["_"])
 
 
@@ -244,6 +253,44 @@ def test_sampling_masks_have_what_is_kept(sampler):
         chosen = probs[ids.index(tokens[row].item())].log()
         torch.testing.assert_close(told.selected_logprobs[at], chosen)
     assert told.statuses.tolist() == [0, 0, 0]
+
+
+def batch_of(seeds, ids):
+    """SGLang's own SamplingBatchInfo of requests with these seeds."""
+    from sglang.srt.sampling.sampling_batch_info import SamplingBatchInfo
+
+    requests = [types.SimpleNamespace(
+        rid=name, custom_logit_processor=None, return_sampling_mask=False,
+        sampling_logprobs_mode="", sampling_params=types.SimpleNamespace(
+            temperature=1.0, top_p=0.9, top_k=20, min_p=0.0, sampling_seed=seed, logit_bias=None,
+            custom_params=None)) for seed, name in zip(seeds, ids)]
+    return SamplingBatchInfo.from_schedule_batch(
+        types.SimpleNamespace(reqs=requests, device="cpu"), VOCAB)
+
+
+def test_requests_have_seeds_without_deterministic_inference(sampler):
+    """Also where a batch is cut and two are merged."""
+    first, second = batch_of([7, None, -3], "abc"), batch_of([None, 2**62], "de")
+    assert first.sampling_seed.tolist()[::2] == [7, -3]
+    assert second.sampling_seed[1].item() == 2**62
+    drawn = [first.sampling_seed[1].item(), second.sampling_seed[0].item()]
+    assert len(set(drawn)) == 2
+    assert batch_of([None], "b").sampling_seed.tolist() == drawn[:1]  # on another rank
+    first.filter_batch([0, 1], torch.tensor([0, 1]))
+    first.merge_batch(second)
+    assert first.sampling_seed.tolist() == [7, *drawn, 2**62]
+    logits = rows_without_ties()[:4]
+    tokens, _ = sample(sampler, logits, batch(4, sampling_seed=first.sampling_seed))
+    alone, _ = sample(sampler, logits[:1], batch(4, sampling_seed=first.sampling_seed[:1],
+                                                 temperatures=batch(4).temperatures[:1],
+                                                 top_ks=batch(4).top_ks[:1],
+                                                 top_ps=batch(4).top_ps[:1]))
+    assert tokens[0] == alone[0]
+
+
+def test_other_backends_have_no_seeds(module):
+    module.create_sampler("pytorch")
+    assert batch_of([7, None], "ab").sampling_seed is None
 
 
 @pytest.mark.parametrize("logprobs", [False, True])

@@ -38,6 +38,18 @@ TEST(Access, FindsEachKeyAndNothingElse) {
   EXPECT_EQ(access.FindKey(HttpRequest{}), std::nullopt);
 }
 
+// Clients of Anthropic's API send it so; some have a token of another service as well.
+TEST(Access, FindsAKeyInXApiKey) {
+  const Access access({"first", "second-key"}, {});
+  EXPECT_EQ(access.FindKey(With("x-api-key", "second-key")), 1u);
+  for (const char* const wrong : {"", "firs", "Bearer first", "first "}) {
+    EXPECT_EQ(access.FindKey(With("X-Api-Key", wrong)), std::nullopt) << wrong;
+  }
+  HttpRequest both = With("Authorization", "Bearer other");
+  both.fields.push_back({"X-Api-Key", "first"});
+  EXPECT_EQ(access.FindKey(both), 0u);
+}
+
 TEST(Access, AKeyThatIsListedTwiceIsOneClient) {
   Access access({"one", "one"}, {});
   const auto shares = [&] {

@@ -82,6 +82,10 @@ TEST(ServerFairness, ChoicesAreWhatIsCounted) {
   const TestResponse refused = running.Post(kCompletions, Asking("a", 1, R"(,"n":5)"));
   EXPECT_EQ(refused.status, 400);
   EXPECT_EQ(ErrorOf(refused).param, "n");
+  const TestResponse prompts =
+      running.Post(kCompletions, R"({"prompt":["a","b","c","d","e"],"max_tokens":1})");
+  EXPECT_EQ(prompts.status, 400);
+  EXPECT_EQ(ErrorOf(prompts).param, "prompt");
   EXPECT_EQ(running.Post(kCompletions, Asking("a", 1, R"(,"n":4)")).status, 200);
 }
 

@@ -76,6 +76,50 @@ def extra(**fields):
     return content(extra_body=fields)
 
 
+class OtherApis(unittest.TestCase):
+    RESPONSE = {"model": "default", "input": ASK[0]["content"], "extra_body": {"seed": 1}}
+    MESSAGE = {"messages": ASK, "max_tokens": 400, "seed": 1}
+
+    def test_responses_parse(self):
+        parsed = client.responses.parse(**self.RESPONSE, text_format=King).output_parsed
+        with client.responses.stream(**self.RESPONSE, text_format=King) as stream:
+            final = stream.get_final_response()
+        self.assertIsInstance(parsed, King)
+        self.assertEqual(final.output_parsed, parsed)
+
+    def test_responses_call_what_they_have_to(self):
+        tool = openai.pydantic_function_tool(King)["function"]
+        for choice in ("required", {"type": "function", "name": "King"}):
+            response = client.responses.parse(**self.RESPONSE, tools=[{"type": "function", **tool}],
+                                              tool_choice=choice, parallel_tool_calls=False)
+            call, = response.output
+            King.model_validate(call.parsed_arguments)
+
+    def test_messages_match_their_schema(self):
+        schema = King.model_json_schema()
+        _, _, message = server.post("/v1/messages", {
+            **self.MESSAGE, "output_config": {"format": {"type": "json_schema", "schema": schema}}})
+        King.model_validate_json(message["content"][0]["text"])
+        for choice in ({"type": "any"}, {"type": "tool", "name": "King"}):
+            _, _, message = server.post("/v1/messages", {
+                **self.MESSAGE, "tools": [{"name": "King", "input_schema": schema}],
+                "tool_choice": {**choice, "disable_parallel_tool_use": True}})
+            block, = message["content"]
+            King.model_validate(block["input"])
+            self.assertEqual((block["name"], message["stop_reason"]), ("King", "tool_use"))
+
+    def test_schemas_that_cannot_be_are_named(self):
+        schema = {"type": "object", "properties": {"a": {"type": "nothing"}}}
+        for path, body, field in (
+                ("/v1/messages", {**self.MESSAGE, "tools": [{"name": "f", "input_schema": schema}],
+                                  "tool_choice": {"type": "any"}}, "tools[0].input_schema"),
+                ("/v1/responses", {"input": "a", "tool_choice": "required", "tools": [
+                    {"type": "function", "name": "f", "parameters": schema}]},
+                 "tools[0].parameters")):
+            status, _, answer = server.post(path, body)
+            self.assertEqual((status, answer["error"]["param"].partition(".properties")[0]), (400, field))
+
+
 class OpenAi(unittest.TestCase):
     def test_parse_gives_a_model_of_pydantic(self):
         for seed in SEEDS:

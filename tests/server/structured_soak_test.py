@@ -2,13 +2,14 @@
 """Every answer that ends by itself matches its JSON schema, whatever happens around it: many at once,
 stops, cuts, preemptions, a step in flight, drafts. The texts are the same with all of these and without.
 
-Usage: structured_soak_test.py SLUICE ROOT [--requests N]. Exit code 77: skipped. The answers are checked
+Usage: structured_soak_test.py SLUICE ROOT [--requests N] [--json FILE]. Exit code 77: skipped. The answers are checked
 here, and by the package jsonschema where it is installed.
 """
 
 import argparse
 import http.client
 import json
+import os
 import random
 import re
 import signal
@@ -23,6 +24,7 @@ parser.add_argument("sluice")
 parser.add_argument("root", type=Path)
 parser.add_argument("--requests", type=int, default=200)
 parser.add_argument("--streams", type=int, default=16)
+parser.add_argument("--json", type=Path, help="write the figures into this file")
 options = parser.parse_args()
 sys.path.insert(0, str(options.root / "tests/cli"))
 import served  # noqa: E402
@@ -158,17 +160,21 @@ def main() -> None:
     if not list(Path(sys.prefix).glob("lib/python*/site-packages/xgrammar/libxgrammar_bindings.so")):
         print("skipped: no xgrammar; scripts/setup.sh python installs it")
         sys.exit(77)
+    commit = subprocess.run(["git", "-C", options.root, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"],
+                            capture_output=True, text=True).stdout.strip()
     requests = bodies()
     plain, _ = answers(requests)
-    # A cache of a few requests: others are preempted. Rows with a grammar are drawn without drafts.
-    drafted = ("none", {"prompt": REPEATING, "max_tokens": 100, "temperature": 0, "seed": 1})
+    # A cache of a few requests: others are preempted.
+    rows, drafted = [], ("none", {"prompt": REPEATING, "max_tokens": 100, "temperature": 0, "seed": 1})
     for flags in (["--draft-tokens", "4"], ["--steps-in-flight", "1"]):
         rough, counters = answers([*requests, drafted], "--cache-tokens", "288", "--max-prefixes", "4", *flags)
         for (_, body), choice, other in zip(requests, plain, rough):
             if any(choice.get(field) != other.get(field) for field in ("text", "finish_reason", "stop_reason")):
                 sys.exit(f"{body}: {choice} and, with {flags}, {other}")
-        print({name: counters[name]
-               for name in ("preemptions", "draft_tokens", "compiled", "cached", "masks", "mask_waits")})
+        rows.append({"bench": "structured soak", "task": flags[0], "requests": len(requests), **{
+            name: counters[name] for name in ("preemptions", "draft_tokens", "accepted_draft_tokens", "compiled",
+                                              "cached", "masks", "mask_waits")}})
+        print(rows[-1])
         if counters["preemptions"] == 0 or (counters["draft_tokens"] == 0) == ("--draft-tokens" in flags):
             sys.exit("no preemption, or no draft")
     ended = dict.fromkeys(SCHEMAS, 0)
@@ -185,6 +191,11 @@ def main() -> None:
         ended[name] += 1
     print(f"{sum(ended.values())} of {len(requests)} answers ended by themselves, and all match: {ended}"
           + ("" if jsonschema else "; without the package jsonschema"))
+    if options.json is not None:
+        rows.append({"bench": "structured soak", "task": "answers", "requests": len(requests),
+                     "ended": sum(ended.values()), "match": sum(ended.values())})
+        options.json.write_text(json.dumps({"env": {"cores": os.cpu_count()}, "commit": commit, "rows": rows},
+                                          indent=1) + "\n", encoding="utf-8")
     if 2 * sum(ended.values()) < len(requests) or not all(ended.values()):
         sys.exit("too few ended")
 

@@ -8,7 +8,6 @@ Usage: tools_test.py SLUICE ROOT. Exit code 77: skipped.
 import json
 import subprocess
 import sys
-import tempfile
 import unittest
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,19 +53,8 @@ CALLS = """I look.
 @contextmanager
 def writing(text, template, *flags):
     """A client of a server with an engine that gives each request this text."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "script").write_text(text, encoding="utf-8")
-        endpoint = f"ipc://{folder}/engine"
-        engine = subprocess.Popen([SLUICE, "mock-engine", "--listen", endpoint, "--quiet",
-                                   "--burst", "3", "--rate", "200", "--script",
-                                   f"{folder}/script"], stdout=subprocess.DEVNULL)
-        try:
-            with served.Server(SLUICE, "--engine", endpoint, "--chat-template",
-                               str(FAMILIES / template), *flags) as server:
-                yield openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
-        finally:
-            engine.kill()
-            engine.wait()
+    with served.writing(SLUICE, text, FAMILIES / template, *flags) as server:
+        yield openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
 
 
 def create(client, **more):
@@ -176,6 +164,21 @@ class Reasoning(unittest.TestCase):
         self.assertEqual("".join(getattr(d, "reasoning_content", None) or "" for d in deltas),
                          reasoning)
         self.assertEqual("".join(d.content or "" for d in deltas), answer)
+
+    def test_ends_at_its_budget(self):
+        with writing(self.TEXT, "qwen_reasoning.jinja") as client:
+            # [thinking_budget]
+            message = client.chat.completions.create(
+                model="mock", messages=ASK,
+                extra_body={"thinking_token_budget": 3}).choices[0].message
+            # [thinking_budget]
+            self.assertTrue("It rains.".startswith(message.reasoning_content))
+            self.assertLess(len(message.reasoning_content), len("It rains."))
+            self.assertNotIn("<think>", message.content)
+            whole = create(client, extra_body={"thinking_budget": 100}).choices[0].message
+            self.assertEqual((whole.reasoning_content, whole.content), ("It rains.", "Rain."))
+        with writing(self.TEXT, "qwen_reasoning.jinja", "--reasoning-budget", "0") as client:
+            self.assertFalse(getattr(create(client).choices[0].message, "reasoning_content", None))
 
     def test_stays_in_the_content_where_the_server_or_the_request_says_so(self):
         with writing(self.TEXT, "qwen_reasoning.jinja", "--reasoning-format", "none") as client:

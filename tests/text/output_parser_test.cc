@@ -142,5 +142,22 @@ TEST(OutputParser, HasAnExample) {
   EXPECT_TRUE(parts.IsEmpty());
 }
 
+TEST(OutputParser, OfOneOfSeveralChoicesSharesTheToolsOfTheOthers) {
+  const auto tools = std::make_shared<const std::vector<Tool>>(
+      std::vector<Tool>{{.name = "f", .parameters = R"({"properties":{"a":{"type":"integer"}}})"}});
+  const OutputParser unused({.tools = ToolFormat::kHermes}, tools);
+  EXPECT_EQ(tools.use_count(), 1);
+  OutputParser first({.tools = ToolFormat::kXml}, tools);
+  OutputParser second({.tools = ToolFormat::kXml}, tools);
+  EXPECT_EQ(tools.use_count(), 3);
+  OutputParts parts;
+  second.Step("<function=f><parameter=a>1</parameter></function>", parts);
+  std::string arguments;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].kind == PartKind::kArguments) arguments += parts[i].text;
+  }
+  EXPECT_EQ(arguments, R"({"a": 1})");
+}
+
 }  // namespace
 }  // namespace sluice::test

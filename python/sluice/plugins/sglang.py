@@ -7,6 +7,8 @@ unless set, "sluice,pytorch" to serve deterministic inference too, or "off".
 docs/plugins/sglang.md has the rest.
 """
 
+import functools
+import hashlib
 import inspect
 import logging
 import os
@@ -52,9 +54,14 @@ def _sampler_class(module):
     class SluiceSampler(module.Sampler):
         """Draws from logits; where probabilities are requested, SGLang makes them itself."""
 
+        is_used = False  # in this process
         positions = None  # of the step with tokens still to be drawn
         tokens = None
         is_kept = None  # when sampling masks are requested
+
+        def __init__(self, *arguments, **keywords):
+            super().__init__(*arguments, **keywords)
+            SluiceSampler.is_used = True
 
         def forward(self, logits_output, sampling_info, return_logprob, top_logprobs_nums,
                     token_ids_logprobs, positions, **more):
@@ -94,6 +101,30 @@ def _sampler_class(module):
     return SluiceSampler
 
 
+def _seed_of(request):
+    """Its own, or one that all ranks compute from its id, which SGLang makes up."""
+    seed = request.sampling_params.sampling_seed
+    if seed is None:
+        seed = int.from_bytes(hashlib.blake2b(str(request.rid).encode(), digest_size=8).digest(),
+                              "little", signed=True)
+    return seed
+
+
+def _with_seeds(original, sampler):
+    """SamplingBatchInfo.from_schedule_batch, which has seeds for deterministic inference alone. Every
+    batch gets them, because SGLang merges the seeds of two batches only where both have some."""
+    @functools.wraps(original)
+    def from_schedule_batch(cls, batch, vocab_size):
+        info = original(batch, vocab_size)
+        if sampler.is_used and info.sampling_seed is None:
+            seeds = torch.tensor([_seed_of(request) for request in batch.reqs], dtype=torch.int64,
+                                 pin_memory=torch.device(batch.device).type == "cuda")
+            info.sampling_seed = seeds.to(batch.device, non_blocking=True)
+        return info
+
+    return classmethod(from_schedule_batch)
+
+
 def _names():
     given = os.environ.get("SLUICE_SGLANG", "sluice")
     names = [name.strip() for name in given.split(",") if name.strip()]
@@ -109,13 +140,20 @@ def is_known(version):
     return ".".join(version.split("+")[0].split(".")[:3]) in KNOWN
 
 
-def _why_not(version, module):
+def _has_parameters(holder, name, parameters):
+    method = getattr(holder, name, None)
+    return method is not None and tuple(inspect.signature(method).parameters) == parameters
+
+
+def _why_not(version, module, batches):
     if not is_known(version):
         return f"SGLang {version} is not one of {', '.join(KNOWN)}"
     for name, parameters in _METHODS.items():
-        method = getattr(module.Sampler, name, None)
-        if method is None or tuple(inspect.signature(method).parameters) != parameters:
+        if not _has_parameters(module.Sampler, name, parameters):
             return f"SGLang {version} has another Sampler.{name}"
+    if not (_has_parameters(batches, "from_schedule_batch", ("batch", "vocab_size"))
+            and hasattr(batches, "sampling_seed")):
+        return f"SGLang {version} has another SamplingBatchInfo"
     if not hasattr(module, "_SamplingMaskCapture"):
         return f"SGLang {version} has no _SamplingMaskCapture"
     if torch.version.hip is not None or (torch.version.cuda is not None
@@ -131,13 +169,15 @@ def register():
         return False
     import sglang
     from sglang.srt.layers import sampler as module
+    from sglang.srt.sampling.sampling_batch_info import SamplingBatchInfo
 
-    if reason := _why_not(sglang.__version__, module):
+    if reason := _why_not(sglang.__version__, module, SamplingBatchInfo):
         logger.warning("Sluice is inert: %s.", reason)
         return False
     made = _sampler_class(module)
     for name in names:
         module.register_sampler_backend(name, made)
+    SamplingBatchInfo.from_schedule_batch = _with_seeds(SamplingBatchInfo.from_schedule_batch, made)
     logger.info("Sluice is the sampling backend %s of SGLang %s.", " and ".join(names),
                 sglang.__version__)
     return True

@@ -3,8 +3,8 @@
 vLLM calls ``register`` in each of its processes. It replaces functions of vLLM at named seams, if
 the version is one of KNOWN and every seam has the parameters that stand there; else it changes
 nothing and logs one message. The variable SLUICE_VLLM says what is replaced:
-"top_k_top_p,draw,step" unless set, "logprobs" and "head" in addition, or "off". The step is taken
-over on CUDA alone. docs/plugins/vllm.md has the rest.
+"top_k_top_p,draw,step,logprobs" unless set, "head" in addition, or "off". The step is taken over on
+CUDA alone. docs/plugins/vllm.md has the rest.
 """
 
 import functools
@@ -19,17 +19,18 @@ import torch
 
 from sluice._sluice import build, dense_head
 from sluice.errors import Error
-from sluice.plugins import vllm_step
+from sluice.plugins import vllm_lists, vllm_step
 from sluice.rows import mask_
 from sluice.torch_rows import chosen_seeds, draw, tokens_or_zero
 
 logger = logging.getLogger("vllm.plugins.sluice")
 
 PARTS = ("top_k_top_p", "draw", "step", "logprobs", "head")
-_DEFAULT = "top_k_top_p,draw,step"
+_DEFAULT = "top_k_top_p,draw,step,logprobs"
 _FILTERS_MODULE = "vllm.v1.sample.ops.topk_topp_sampler"
 _RUNNER_MODULE = "vllm.v1.worker.gpu.sample.sampler"
 _STATES_MODULE = "vllm.v1.worker.gpu.states"
+_OUTPUTS_MODULE, _ENCODER_MODULE = "vllm.v1.outputs", "vllm.v1.serial_utils"
 _HEAD_MODULE = "vllm.model_executor.layers.logits_processor"
 _PROCESSED = ("processed_logits", "processed_logprobs")
 
@@ -140,6 +141,10 @@ def _seams(more=()):
              vllm_step.add_tokens),
         Seam("step", _STATES_MODULE, "RequestState.remove_request", ("self", "req_id"),
              vllm_step.remove_request),
+        Seam("logprobs", _OUTPUTS_MODULE, "LogprobsLists.slice_request",
+             ("self", "req_idx", "num_positions"), vllm_lists.slice_request),
+        Seam("logprobs", _ENCODER_MODULE, "MsgpackEncoder.enc_hook", ("self", "obj"),
+             vllm_lists.enc_hook),
         Seam("head", _HEAD_MODULE, "LogitsProcessor._apply_head",
              ("self", "lm_head", "hidden_states", "embedding_bias"), _apply_head),
     )

@@ -71,19 +71,61 @@ void LockSoon(std::mutex& mutex) {
 // A mask that no worker has begun is filled here: it would come no sooner.
 std::span<const int32_t> RequestGrammar::Await() {
   counters_.masks.fetch_add(1, std::memory_order_relaxed);
-  if (!is_filled_.load(std::memory_order_acquire)) {
-    Clock clock;
-    Fill();
-    counters_.waits.fetch_add(1, std::memory_order_relaxed);
-    counters_.wait_ns.fetch_add(clock.Lap(), std::memory_order_relaxed);
-  }
+  AwaitFill();
   if (!has_mask_) return {};
   return words_;
+}
+
+void RequestGrammar::AwaitFill() {
+  if (is_filled_.load(std::memory_order_acquire)) return;
+  Clock clock;
+  Fill();
+  counters_.waits.fetch_add(1, std::memory_order_relaxed);
+  counters_.wait_ns.fetch_add(clock.Lap(), std::memory_order_relaxed);
+}
+
+// The masks of drafts are filled here: they are few, and the step that reads them is at hand.
+int64_t RequestGrammar::AwaitDrafts(std::span<const int32_t> drafts, std::span<int32_t> words) {
+  AwaitFill();
+  LockSoon(mutex_);
+  const std::lock_guard lock(mutex_, std::adopt_lock);
+  if (is_wrong_ || matcher_->IsTerminated()) return 0;
+  const size_t width = words_.size();
+  const auto row = [&](size_t i) { return words.subspan(i * width, width); };
+  size_t count = 0;
+  try {
+    while (count < drafts.size() && !matcher_->IsTerminated() && matcher_->Accept(drafts[count])) {
+      ++count;
+      if (!FillRowLocked(row(count))) break;
+    }
+    matcher_->Rollback(static_cast<int64_t>(count));
+  } catch (const std::exception&) {
+    is_wrong_ = true;
+    std::fill(words_.begin(), words_.end(), 0);
+    has_mask_ = true;
+    return 0;
+  }
+  if (count == 0) return 0;
+  if (has_mask_) {
+    std::copy(words_.begin(), words_.end(), row(0).begin());
+  } else {
+    std::ranges::fill(row(0), -1);
+  }
+  counters_.masks.fetch_add(static_cast<int64_t>(count) + 1, std::memory_order_relaxed);
+  return static_cast<int64_t>(count);
+}
+
+// False: after a stop token, where any token may come as it is dropped.
+bool RequestGrammar::FillRowLocked(std::span<int32_t> words) {
+  const bool goes_on = !matcher_->IsTerminated();
+  if (!goes_on || matcher_->FillMask(words) == MaskState::kEverything) std::ranges::fill(words, -1);
+  return goes_on;
 }
 
 void RequestGrammar::Drew(int32_t token) {
   {
     const std::lock_guard lock(mutex_);
+    AcceptLocked();  // of tokens that were drawn together all but the last
     drawn_ = token;
     is_filled_.store(false, std::memory_order_relaxed);
   }
@@ -102,13 +144,25 @@ void RequestGrammar::Fill() {
   if (!is_filled_.load(std::memory_order_relaxed)) FillLocked();
 }
 
-// After a stop token come only draws that are dropped. A token that the grammar does not allow, and
-// an error of the grammar engine, leave nothing to draw.
+// After a stop token come only draws that are dropped.
+void RequestGrammar::AcceptLocked() {
+  if (drawn_ < 0 || matcher_->IsTerminated()) return;
+  try {
+    is_wrong_ = is_wrong_ || !matcher_->Accept(drawn_);
+  } catch (const std::exception&) {
+    is_wrong_ = true;
+  }
+  drawn_ = -1;
+}
+
+// A token that the grammar does not allow, and an error of the grammar engine, leave nothing to
+// draw.
 void RequestGrammar::FillLocked() {
+  AcceptLocked();
+  drawn_ = -1;
   has_mask_ = true;
   try {
-    const bool is_wrong = drawn_ >= 0 && !matcher_->IsTerminated() && !matcher_->Accept(drawn_);
-    if (is_wrong) {
+    if (is_wrong_) {
       std::fill(words_.begin(), words_.end(), 0);
     } else if (matcher_->IsTerminated()) {
       has_mask_ = false;
@@ -116,9 +170,9 @@ void RequestGrammar::FillLocked() {
       has_mask_ = matcher_->FillMask(words_) != MaskState::kEverything;
     }
   } catch (const std::exception&) {
+    is_wrong_ = true;
     std::fill(words_.begin(), words_.end(), 0);
   }
-  drawn_ = -1;
   is_filled_.store(true, std::memory_order_release);
 }
 

@@ -41,6 +41,7 @@ class RequestGrammar final : public DrawMask, public std::enable_shared_from_thi
 
   // The runner's.
   std::span<const int32_t> Await() override;
+  int64_t AwaitDrafts(std::span<const int32_t> drafts, std::span<int32_t> words) override;
   void Drew(int32_t token) override;
   void Flush() override;
 
@@ -57,7 +58,10 @@ class RequestGrammar final : public DrawMask, public std::enable_shared_from_thi
  private:
   friend class FillStack;
   void BeginLocked(const Grammar& grammar);
+  void AwaitFill();
   void FillLocked();
+  void AcceptLocked();
+  bool FillRowLocked(std::span<int32_t> words);
 
   GrammarWorkers& workers_;
   MaskCounters& counters_;
@@ -70,7 +74,8 @@ class RequestGrammar final : public DrawMask, public std::enable_shared_from_thi
   std::mutex mutex_;                // of what follows
   std::optional<Grammar> grammar_;  // counted among the live ones
   std::optional<GrammarMatcher> matcher_;
-  int32_t drawn_ = -1;  // not yet accepted
+  int32_t drawn_ = -1;     // not yet accepted
+  bool is_wrong_ = false;  // a token came that the grammar does not allow
   bool has_mask_ = false;
   std::vector<int32_t> words_;
 

@@ -4,8 +4,11 @@
 
 namespace sluice::engine {
 
-DraftStage::DraftStage(int64_t most, int32_t max_requests, int64_t dim, int32_t widest)
-    : most_(most), dim_(static_cast<size_t>(dim)) {
+DraftStage::DraftStage(int64_t most, int32_t max_requests, int64_t dim, int64_t vocab,
+                       int32_t widest)
+    : most_(most),
+      dim_(static_cast<size_t>(dim)),
+      mask_words_((static_cast<size_t>(vocab) + 31) / 32) {
   if (most_ == 0) return;
   constexpr auto kRows = static_cast<size_t>(kMostRows);
   paces_.resize(static_cast<size_t>(max_requests));
@@ -14,6 +17,8 @@ DraftStage::DraftStage(int64_t most, int32_t max_requests, int64_t dim, int32_t 
   hidden_rows_.reserve(kRows);
   first_.reserve(kRows);
   given_.reserve(kRows);
+  row_masks_.reserve(kRows);
+  masks_.resize(kRows * mask_words_);
   inputs_.reserve(kRows);
   hidden_.resize(kRows * dim_);
   ids_.reserve(kRows * static_cast<size_t>(widest));
@@ -27,6 +32,7 @@ void DraftStage::BeginStep(int64_t rows) {
   hidden_rows_.clear();
   first_.clear();
   given_.clear();
+  row_masks_.clear();
   inputs_.clear();
 }
 
@@ -34,9 +40,12 @@ std::span<const int32_t> DraftStage::Add(const DraftRequest& request) {
   if (most_ == 0 || free_rows_ <= 0 || request.params->draft_mode != DraftMode::kMatch) return {};
   // One token comes without a draft.
   const int64_t room = request.most_tokens - std::ssize(request.known) - 1;
-  const int64_t most = std::min({room, free_rows_, most_});
+  const int64_t open = request.mask == nullptr ? INT64_MAX : request.mask->open_draws();
+  const int64_t unmasked = open > 0 ? open - 1 : most_;
+  const int64_t most = std::min({room, free_rows_, most_, unmasked});
   const int64_t length = paces_[static_cast<size_t>(request.slot)].Next(most);
-  const std::span<const int32_t> drafts = LookUp(request.known, length);
+  std::span<const int32_t> drafts = LookUp(request.known, length);
+  if (open == 0 && !drafts.empty()) drafts = AllowedOf(drafts, *request.mask);
   if (drafts.empty()) return {};
   const size_t first = inputs_.size();
   inputs_.push_back(request.known.back());
@@ -44,11 +53,35 @@ std::span<const int32_t> DraftStage::Add(const DraftRequest& request) {
   const std::span<const int32_t> inputs = std::span(inputs_).subspan(first);
   rows_.push_back(
       {.request = request.request, .params = request.params, .drafts = inputs.subspan(1)});
+  if (open == 0) {
+    rows_.back().bitmask =
+        std::span(masks_).subspan(first * mask_words_, inputs.size() * mask_words_);
+  }
+  row_masks_.push_back(request.mask);
   slots_.push_back(request.slot);
   hidden_rows_.push_back(request.hidden_row);
   first_.push_back(first);
   free_rows_ -= std::ssize(drafts);
   return inputs;
+}
+
+// As many as may come, with their masks among those of all rows.
+std::span<const int32_t> DraftStage::AllowedOf(std::span<const int32_t> drafts, DrawMask& mask) {
+  const std::span<int32_t> words =
+      std::span(masks_).subspan(inputs_.size() * mask_words_, (drafts.size() + 1) * mask_words_);
+  return drafts.first(static_cast<size_t>(mask.AwaitDrafts(drafts, words)));
+}
+
+void DraftStage::NoteDrawn(const HeadStage& head) {
+  DrawMask* drawn = nullptr;
+  for (size_t row = 0; row < rows_.size(); ++row) {
+    if (row_masks_[row] == nullptr) continue;
+    for (size_t i = 0; i < static_cast<size_t>(given_[row]); ++i) {
+      row_masks_[row]->Drew(head.verified().tokens[first_[row] + i].id);
+    }
+    if (row_masks_[row]->makes_masks()) drawn = row_masks_[row];
+  }
+  if (drawn != nullptr) drawn->Flush();
 }
 
 void DraftStage::Verify(std::span<const float> hidden, HeadStage& head, Sampler& sampler,
@@ -67,6 +100,7 @@ void DraftStage::Verify(std::span<const float> hidden, HeadStage& head, Sampler&
     stats.draft_tokens += drafted(row);
     stats.accepted_draft_tokens += accepted(row);
   }
+  NoteDrawn(head);
 }
 
 // Lists of the widest row's width become lists of the row's own.

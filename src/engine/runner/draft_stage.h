@@ -20,6 +20,7 @@ struct DraftRequest {
   std::span<const int32_t> known = {};  // prompt and output
   int64_t most_tokens = 0;              // that these may become
   size_t hidden_row = 0;                // of its first hidden state, among those of the step
+  DrawMask* mask = nullptr;             // null: its draws have none
 };
 
 class DraftStage {
@@ -29,7 +30,7 @@ class DraftStage {
   static constexpr int64_t kMostRows = 16;
 
   // most: drafts of a request in a step. widest: entries of a token's list of log-probabilities.
-  DraftStage(int64_t most, int32_t max_requests, int64_t dim, int32_t widest);
+  DraftStage(int64_t most, int32_t max_requests, int64_t dim, int64_t vocab, int32_t widest);
 
   void BeginStep(int64_t rows);  // that sample, drafts or not
   void BeginRequest(int32_t slot) { paces_[static_cast<size_t>(slot)] = {}; }
@@ -37,6 +38,7 @@ class DraftStage {
   std::span<const int32_t> Add(const DraftRequest& request);
 
   // hidden: all hidden states of the step, of `dim` values each. Takes the tokens of all rows.
+  // The masks of the rows get their tokens.
   void Verify(std::span<const float> hidden, HeadStage& head, Sampler& sampler,
               GenerationStats& stats);
   size_t rows() const { return rows_.size(); }
@@ -48,8 +50,12 @@ class DraftStage {
   StepRowResult Result(size_t row, const HeadStage& head, int32_t logprob_width);
 
  private:
+  std::span<const int32_t> AllowedOf(std::span<const int32_t> drafts, DrawMask& mask);
+  void NoteDrawn(const HeadStage& head);
+
   int64_t most_;
   size_t dim_;
+  size_t mask_words_;  // of a row
   int64_t free_rows_ = 0;
   std::vector<DraftPace> paces_;  // by slot
   // By row:
@@ -58,9 +64,11 @@ class DraftStage {
   std::vector<size_t> hidden_rows_;  // first ones, in the step
   std::vector<size_t> first_;        // first ones, here
   std::vector<int64_t> given_;       // tokens
+  std::vector<DrawMask*> row_masks_;
   // Of all rows, one after the other:
   std::vector<int32_t> inputs_;
   std::vector<float> hidden_;
+  std::vector<int32_t> masks_;  // empty until a row has some
   // Of one row:
   std::vector<int32_t> ids_;
   std::vector<float> values_;

@@ -135,7 +135,7 @@ void HeadStage::Sample(const MatrixView& hidden, std::span<const HeadRow> rows, 
         std::ssize(sampler.Tokens(row.request)) - sampler.PromptLength(row.request);
     const auto cause_of = has_top_k ? CauseForTopK : CauseOf;
     const DenseCause cause = !has_top_k && !certified_.has_value() ? DenseCause::kNone
-                             : row.mask != nullptr
+                             : row.mask != nullptr && row.mask->open_draws() == 0
                                  ? DenseCause::kAdjustments
                                  : cause_of(*row.params, output_length, options_.head.weight.rows,
                                             options_.logit_softcap, options_.reports);
@@ -174,7 +174,7 @@ void HeadStage::Verify(const MatrixView& hidden, std::span<const DraftedRow> row
   stats.head_ns += clock.Lap();
   requests_.clear();
   for (const DraftedRow& row : rows) {
-    requests_.push_back({.request = row.request, .drafts = row.drafts});
+    requests_.push_back({.request = row.request, .drafts = row.drafts, .bitmask = row.bitmask});
   }
   sampler.Step({logits, requests_}, {.tokens = verified_.tokens,
                                      .emitted = std::span(emitted_).first(rows.size()),
@@ -256,7 +256,9 @@ void HeadStage::SampleDense(const MatrixView& hidden, std::span<const HeadRow> r
   requests_.clear();
   for (const size_t i : indices_) {
     requests_.push_back({.request = rows[i].request});
-    if (rows[i].mask != nullptr) requests_.back().bitmask = rows[i].mask->Await();
+    if (rows[i].mask == nullptr || rows[i].mask->open_draws() > 0) continue;
+    requests_.back().bitmask = rows[i].mask->Await();
+    requests_.back().forced = rows[i].mask->forced();
   }
   sampler.Step({logits, requests_},
                {.tokens = part_.tokens,
@@ -264,15 +266,20 @@ void HeadStage::SampleDense(const MatrixView& hidden, std::span<const HeadRow> r
                 .logprobs = {part_.logprob_width, part_.logprob_ids, part_.logprob_values},
                 .kept = part_.kept,
                 .masses = part_.masses});
+  NoteDrawn(rows);
+  stats.select_ns += clock.Lap();
+}
+
+// One wake-up of a filler is enough for all rows.
+void HeadStage::NoteDrawn(std::span<const HeadRow> rows) {
   DrawMask* drawn = nullptr;
   for (size_t i = 0; i < indices_.size(); ++i) {
     DrawMask* const mask = rows[indices_[i]].mask;
     if (mask == nullptr || part_.tokens[i].id < 0) continue;
     mask->Drew(part_.tokens[i].id);
-    drawn = mask;
+    if (mask->makes_masks()) drawn = mask;
   }
   if (drawn != nullptr) drawn->Flush();
-  stats.select_ns += clock.Lap();
 }
 
 void HeadStage::SampleCertified(const MatrixView& hidden, std::span<const HeadRow> rows,
@@ -297,6 +304,7 @@ void HeadStage::SampleCertified(const MatrixView& hidden, std::span<const HeadRo
     }
   }
   Add(call, stats.certified);
+  NoteDrawn(rows);
   stats.head_ns += clock.Lap();
   if (!is_reported) return;
   ReportCertified(hidden);
@@ -349,6 +357,7 @@ void HeadStage::SampleTopK(const MatrixView& hidden, std::span<const HeadRow> ro
   const LogitsView logits{logits_.data(), std::ssize(indices_), vocab, vocab};
   sampler.Step({logits, requests_},
                {.tokens = part_.tokens, .emitted = std::span(emitted_).first(indices_.size())});
+  NoteDrawn(rows);
   stats.select_ns += clock.Lap();
 }
 

@@ -58,6 +58,7 @@ struct DraftedRow {
   RequestHandle request = {};
   const SamplingParams* params = nullptr;  // the request's
   std::span<const int32_t> drafts = {};
+  std::span<const int32_t> bitmask = {};  // as StepRequest has it
 };
 
 // What Sample fills, a row for each HeadRow; and Verify, a row for each hidden state.
@@ -116,6 +117,7 @@ class HeadStage {
                        GenerationStats& stats);
   void SampleTopK(const MatrixView& hidden, std::span<const HeadRow> rows, Sampler& sampler,
                   GenerationStats& stats);
+  void NoteDrawn(std::span<const HeadRow> rows);
   void NoteDraws(std::span<const HeadRow> rows, const Sampler& sampler);
   void ReportCertified(const MatrixView& hidden);
 

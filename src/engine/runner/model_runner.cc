@@ -33,7 +33,7 @@ class ModelRunner::Impl {
                   .parallel = options.parallel}),
         head_(engine::OptionsOfHead(checkpoint, options)),
         drafts_(options.draft_tokens, options.max_requests, checkpoint.model().info().dim,
-                engine::WidestLists(checkpoint, options.max_logprobs)),
+                checkpoint.vocab(), engine::WidestLists(checkpoint, options.max_logprobs)),
         info_(engine::InfoOf(checkpoint, options, decoder_)),
         slots_(info_),
         ring_(info_),
@@ -308,13 +308,14 @@ void ModelRunner::Impl::ListRow(const StepRow& row) {
                        .entry = is_first ? 0 : last->entry + last->count * WidthOf(last->slot)});
   }
   std::span<const int32_t> drafted;
-  if (row.tokens.empty() && request.mask == nullptr) {
+  if (row.tokens.empty()) {
     drafted = drafts_.Add({.slot = row.slot,
                            .request = request.request,
                            .params = &request.params,
                            .known = known,
                            .most_tokens = request.most_tokens,
-                           .hidden_row = hidden_rows_});
+                           .hidden_row = hidden_rows_,
+                           .mask = request.mask});
   }
   if (!drafted.empty()) {
     tokens = drafted;

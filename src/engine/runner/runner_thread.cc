@@ -72,7 +72,7 @@ class RunnerThread::Impl {
       engine::StepStore& store = ring_.At(step);
       store.Clear();
       for (const StepRowResult& row : results.rows) store.Add(row);
-      store.Finish(results.times);
+      store.Finish(results.times, results.drafts);
       return nullptr;
     } catch (...) {
       return std::current_exception();

@@ -93,7 +93,8 @@ class ScriptRunner::Impl {
     for (const StepRow& row : plan.rows) {
       const bool has_failed = slots_.At(row.slot).has_failed;
       store.Add(has_failed ? FailureOf(row.slot) : Give(row));
-      if (!has_failed && row.samples && At(row.slot).mask != nullptr) drawn = At(row.slot).mask;
+      DrawMask* const mask = At(row.slot).mask;
+      if (!has_failed && row.samples && mask != nullptr && mask->makes_masks()) drawn = mask;
     }
     if (drawn != nullptr) drawn->Flush();
     const nanoseconds time = options_.step_time + inputs * options_.token_time;
@@ -218,6 +219,11 @@ class ScriptRunner::Impl {
   int32_t NextToken(Request& request, const std::vector<int32_t>& script) const {
     const std::span<const int32_t> mask =
         request.mask != nullptr ? request.mask->Await() : std::span<const int32_t>();
+    const int32_t forced = request.mask != nullptr ? request.mask->forced() : -1;
+    if (forced >= 0) {
+      request.mask->Drew(forced);
+      return forced;
+    }
     if (mask.empty()) {
       const int32_t id = script[request.place];
       request.place = (request.place + 1) % script.size();

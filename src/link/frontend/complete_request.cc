@@ -49,6 +49,7 @@ EngineRequest CompleteRequest(ClientRequest&& request, const EngineInfo& info, S
   }
   CheckInRange("max_tokens", request.max_tokens, 0, INT32_MAX);
   if (request.grammar.has_value()) CheckGrammar(*request.grammar, info);
+  if (request.thinking.has_value()) engine::CheckThinking(*request.thinking);
   CheckInRange("mode", static_cast<int64_t>(request.mode), 0,
                static_cast<int64_t>(OutputMode::kFinal));
   CheckInRange("stream_interval", request.stream_interval, 1, INT32_MAX);
@@ -61,6 +62,7 @@ EngineRequest CompleteRequest(ClientRequest&& request, const EngineInfo& info, S
                          .stop_at = info.has_text ? stop_at : StopAt::kFrontend,
                          .text = std::move(request.text),
                          .grammar = std::move(request.grammar),
+                         .thinking = request.thinking,
                          .group = request.group,
                          .priority = request.priority};
   if (!complete.params.seed.has_value()) complete.params.seed = RandomSeed();

@@ -161,6 +161,10 @@ void AddParams(const EngineRequest& request, OpenMap& map) {
   if (!params.bad_words.empty()) map.Add("_bad_words_token_ids", params.bad_words);
   // Tokens in the cache of prefixes are not computed, and so not scored.
   map.Add("skip_reading_prefix_cache", request.prompt_logprobs.has_value());
+  // The engine has the markers, from its own --reasoning-parser.
+  if (request.thinking.has_value()) {
+    map.Add("thinking_token_budget", request.thinking->tokens);
+  }
 }
 
 }  // namespace

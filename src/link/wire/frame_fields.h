@@ -7,12 +7,13 @@ namespace sluice::link {
 
 inline constexpr size_t kHeadFields = 2;
 inline constexpr size_t kHelloFields = 4;
-inline constexpr size_t kAddFields = 12;
+inline constexpr size_t kAddFields = 13;
 inline constexpr size_t kReadyFields = 2;
 inline constexpr size_t kOutputFields = 3;
 inline constexpr size_t kPongFields = 6;
 inline constexpr size_t kTextFields = 6;
 inline constexpr size_t kGrammarFields = 4;
+inline constexpr size_t kThinkingFields = 3;
 inline constexpr size_t kInfoFields = 14;
 
 // A row has four kinds of fields: the first always, the others where there is something to say. No

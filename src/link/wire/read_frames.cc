@@ -50,6 +50,7 @@ void Read(FrameReader& reader, Profile& to) {
 }
 
 void Read(FrameReader& reader, OutputGrammar& to);
+void Read(FrameReader& reader, ThinkingBudget& to);
 template <typename T>
 void Read(FrameReader& reader, std::vector<T>& to);
 template <typename T>
@@ -99,6 +100,13 @@ void Read(FrameReader& reader, OutputGrammar& to) {
   Read(reader, to.options.max_whitespace);
 }
 
+void Read(FrameReader& reader, ThinkingBudget& to) {
+  reader.ArrayOf(kThinkingFields);
+  to.format = reader.Enum(ReasoningFormat::kHarmony);
+  Read(reader, to.tokens);
+  Read(reader, to.is_open);
+}
+
 void Read(FrameReader& reader, EngineRequest& to) {
   Read(reader, to.address);
   Read(reader, to.params);
@@ -109,6 +117,7 @@ void Read(FrameReader& reader, EngineRequest& to) {
   Read(reader, to.stop_at);
   Read(reader, to.text);
   Read(reader, to.grammar);
+  Read(reader, to.thinking);
   Read(reader, to.group);
   Read(reader, to.priority);
 }

@@ -40,7 +40,7 @@ namespace sluice::link {
 
 class StepBatch;
 
-inline constexpr uint32_t kProtocol = 6;
+inline constexpr uint32_t kProtocol = 7;
 inline constexpr size_t kLongestName = 255;       // of a frontend
 inline constexpr int64_t kMostCredits = 1 << 17;  // OUTPUTs that an engine may send ahead
 

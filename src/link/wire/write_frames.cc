@@ -151,6 +151,12 @@ class FrameWriter {
     Put(grammar.options.strict);
     Put(grammar.options.max_whitespace);
   }
+  void Put(const ThinkingBudget& thinking) {
+    Array(kThinkingFields);
+    Put(thinking.format);
+    Put(thinking.tokens);
+    Put(thinking.is_open);
+  }
   void Put(const RequestAddress& address) {
     Put(address.slot);
     Put(address.generation);
@@ -257,6 +263,7 @@ void WriteAdd(const FrameHead& head, const EngineRequest& request, std::string& 
   writer.Put(request.stop_at);
   writer.Put(request.text);
   writer.Put(request.grammar);
+  writer.Put(request.thinking);
   writer.Put(request.group);
   writer.Put(request.priority);
 }

@@ -34,13 +34,19 @@ std::string_view BearerToken(std::string_view field) {
   return field;
 }
 
-std::optional<size_t> FindIn(const std::vector<std::string>& keys, const HttpRequest& request) {
-  const std::string_view given = BearerToken(request.Field("Authorization").value_or(""));
+std::optional<size_t> FindGiven(const std::vector<std::string>& keys, std::string_view given) {
   std::optional<size_t> found;
   for (size_t i = 0; i < keys.size(); ++i) {
     if (IsEqualInConstantTime(keys[i], given)) found = i;
   }
   return found;
+}
+
+// The key that clients of OpenAI's API send, or else that of Anthropic's.
+std::optional<size_t> FindIn(const std::vector<std::string>& keys, const HttpRequest& request) {
+  const auto found = FindGiven(keys, BearerToken(request.Field("Authorization").value_or("")));
+  if (found.has_value()) return found;
+  return FindGiven(keys, request.Field("X-Api-Key").value_or(""));
 }
 
 // A list of names of fields goes back as it came, if it is nothing else.

@@ -20,12 +20,12 @@ ApiFailure TooMany(const Requester& requester, int64_t its, int64_t more, int64_
 }
 
 // No later time is better, so that a client must not try again.
-ApiFailure NeverFits(int64_t choices, int64_t most) {
+ApiFailure NeverFits(int64_t choices, int64_t most, std::string_view field) {
   return ApiFailure({.status = 400,
                      .message = "this request has " + std::to_string(choices) +
                                 " choices, n for each prompt; this server takes at most " +
                                 std::to_string(most) + " of one client",
-                     .param = "n"});
+                     .param = std::string(field)});
 }
 
 }  // namespace
@@ -36,9 +36,12 @@ int64_t Admission::MostOfOne(const Requester& requester) const {
   return requester.shares ? std::min(most, std::max<int64_t>(1, max_choices_ / 2)) : most;
 }
 
-void Admission::Take(const Requester& requester, int64_t more, int64_t had) {
+void Admission::Take(const Requester& requester, int64_t more, int64_t had,
+                     std::string_view field) {
   if (more == 0) return;
-  if (had + more > MostOfOne(requester)) throw NeverFits(had + more, MostOfOne(requester));
+  if (had + more > MostOfOne(requester)) {
+    throw NeverFits(had + more, MostOfOne(requester), field);
+  }
   const std::lock_guard lock(mutex_);
   const int64_t free = max_choices_ - in_flight_;
   if (more > free) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -35,9 +36,9 @@ class Admission {
 
     const Requester& requester() const { return requester_; }
     // Throws as Admit does, and then has as many as before; and 400 where an idle server has not as
-    // many for this requester.
-    void Take(int64_t more) {
-      of_->Take(requester_, more, count_);
+    // many for this requester: the error names `field`.
+    void Take(int64_t more, std::string_view field = "n") {
+      of_->Take(requester_, more, count_, field);
       count_ += more;
     }
 
@@ -58,7 +59,7 @@ class Admission {
   // One place. Throws ApiFailure: 503 when the server is full, 429 when the requester has as many
   // as it may.
   Permit Admit(const Requester& requester) {
-    Take(requester, 1, 0);
+    Take(requester, 1, 0, {});
     return {*this, requester};
   }
 
@@ -70,7 +71,7 @@ class Admission {
 
  private:
   // `had` is what the request has already.
-  void Take(const Requester& requester, int64_t more, int64_t had);
+  void Take(const Requester& requester, int64_t more, int64_t had, std::string_view field);
   // Of one requester, where it alone has some.
   int64_t MostOfOne(const Requester& requester) const;
   void GiveBack(uint64_t id, int64_t count);

@@ -19,7 +19,7 @@
 namespace sluice::server {
 namespace {
 
-constexpr size_t kLong = size_t{1} << 20;  // bytes, from which on a job is a long one
+constexpr int64_t kLong = int64_t{1} << 20;  // bytes, from which on a job is a long one
 
 struct Job {
   std::function<void()> work;
@@ -104,8 +104,8 @@ class EncodePool::Impl {
            std::function<void()> then, size_t bytes, uint64_t group) {
     {
       const std::lock_guard lock(mutex_);
-      (bytes > kLong ? long_ : short_)
-          .Push(group, {std::move(work), loop, std::move(then), static_cast<int64_t>(bytes)});
+      const auto size = static_cast<int64_t>(bytes);
+      (size > kLong ? long_ : short_).Push(group, {std::move(work), loop, std::move(then), size});
     }
     added_.notify_all();  // the first one may not take a long one
   }
@@ -116,9 +116,14 @@ class EncodePool::Impl {
     // True also when there is work left after a stop.
     while (added_.wait(lock, stop, [this] { return !short_.IsEmpty() || MayTakeLong(); }) &&
            !stop.stop_requested()) {
-      const bool is_long = short_.IsEmpty();
+      const bool is_long = MayTakeLong() && (short_.IsEmpty() || passed_ >= kLong);
       Job job = (is_long ? long_ : short_).Pop();
-      if (is_long) ++long_running_;
+      if (is_long) {
+        ++long_running_;
+        passed_ = short_.IsEmpty() ? 0 : passed_ - job.bytes;
+      } else if (MayTakeLong()) {
+        passed_ += std::max<int64_t>(job.bytes, 1);
+      }
       lock.unlock();
       try {
         job.work();
@@ -137,6 +142,9 @@ class EncodePool::Impl {
   GroupQueue short_;
   GroupQueue long_;
   int32_t long_running_ = 0;
+  // Bytes of short ones that went before a long one that could be taken, less those of long ones
+  // that went before short ones: neither kind keeps the other waiting without an end.
+  int64_t passed_ = 0;
   const int32_t most_long_;
   std::vector<std::jthread> threads_;
 };

@@ -8,7 +8,16 @@ namespace {
 
 constexpr int kRetrySeconds = 1;
 
-// A message may show a part of an address or of a file that is not UTF-8.
+void AppendOptional(std::string& out, std::string_view text) {
+  if (text.empty()) {
+    out.append("null");
+  } else {
+    AppendQuotedAny(out, text);
+  }
+}
+
+}  // namespace
+
 void AppendQuotedAny(std::string& out, std::string_view text) {
   std::string valid;
   while (!text.empty()) {
@@ -21,16 +30,6 @@ void AppendQuotedAny(std::string& out, std::string_view text) {
   }
   AppendQuoted(out, valid);
 }
-
-void AppendOptional(std::string& out, std::string_view text) {
-  if (text.empty()) {
-    out.append("null");
-  } else {
-    AppendQuotedAny(out, text);
-  }
-}
-
-}  // namespace
 
 ApiError ToApiError(const Error& error) {
   switch (error.code()) {

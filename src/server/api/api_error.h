@@ -35,6 +35,9 @@ ApiError ToApiError(const Error& error);
 ApiError InternalError(std::string_view what);  // 500 server_error
 ApiError Unavailable(std::string_view what);    // 503 service_unavailable, Retry-After
 
+// A text in quotes that may show a part of an address or of a file that is not UTF-8.
+void AppendQuotedAny(std::string& out, std::string_view text);
+
 // The JSON above, without a line feed.
 std::string ErrorBody(const ApiError& error);
 

@@ -67,7 +67,7 @@ class ChoiceParser {
     bool parallel = true;  // calls after the first one
   };
 
-  ChoiceParser(const OutputFormat& format, std::span<const Tool> tools, Wanted wanted)
+  ChoiceParser(const OutputFormat& format, const SharedTools& tools, Wanted wanted)
       : parser_(format, tools), wanted_(wanted) {}
   // Moves the text to the parts. is_end: nothing follows it.
   void TakeApart(PendingDelta& pending, bool is_end);

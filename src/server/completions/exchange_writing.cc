@@ -60,7 +60,7 @@ void LiveExchange::Tick() {
   if (phase_ == Phase::kRunning && MayBegin()) Write();
   if (loop_->now - last_write_ < loop_->settings.keep_alive || exchange_.unsent() > 0) return;
   if (phase_ == Phase::kRunning) BeginStream();
-  StreamWriter::KeepAlive(exchange_.stream());
+  writer_->KeepAlive(exchange_.stream());
   Flush();
 }
 
@@ -96,12 +96,13 @@ bool LiveExchange::MayBegin() const {
 }
 
 void LiveExchange::BeginStream() {
-  writer_.emplace(head_, asked_.includes_usage, loop_->client.tokenizer());
+  writer_ = MakeEventWriter(head_, asked_.includes_usage, loop_->client.tokenizer());
   HttpResponse head{.content_type = "text/event-stream; charset=utf-8",
                     .fields = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}};
   AddIgnoredFields(asked_.unknown, head);
   exchange_.Begin(std::move(head));
   phase_ = Phase::kStreaming;
+  loop_->counters.events += writer_->Begin(exchange_.stream(), usage());
 }
 
 void LiveExchange::WriteStream() {
@@ -111,15 +112,8 @@ void LiveExchange::WriteStream() {
   if (!failure_.has_value() && choices_unwritten_ > 0) return Flush();
 
   std::string& out = exchange_.stream();
-  if (failure_.has_value()) {
-    StreamWriter::Error(out, *failure_);
-    ++loop_->counters.events;
-  } else if (asked_.includes_usage) {
-    writer_->UsageEvent(out, usage());
-    ++loop_->counters.events;
-  }
-  StreamWriter::Done(out);
-  ++loop_->counters.events;
+  loop_->counters.events +=
+      failure_.has_value() ? writer_->Fail(out, *failure_) : writer_->End(out, usage());
   exchange_.End();
   LeaveLoop();
 }
@@ -133,30 +127,24 @@ void LiveExchange::WriteChoice(Choice& choice) {
   if (!std::exchange(choice.has_begun, true)) WriteFront(choice);
   if (has_content) WriteContent(choice);
   if (!is_finished) return;
-  writer_->Finish(exchange_.stream(), EndOf(choice), usage_so_far());
-  ++loop_->counters.events;
+  loop_->counters.events += writer_->Finish(exchange_.stream(), EndOf(choice), usage_so_far());
   --choices_unwritten_;
 }
 
 void LiveExchange::WriteFront(Choice& choice) {
   std::string& out = exchange_.stream();
-  if (asked_.api == Api::kChat) {
-    writer_->Role(out, choice.index);
-    ++loop_->counters.events;
-  }
+  loop_->counters.events += writer_->Front(out, choice.index);
   const ChoiceDelta front = FrontOf(choice);
   const bool is_empty =
       front.text.empty() && front.prompt_ids.empty() && front.logprobs.ids.empty();
   if (is_empty) return;
-  writer_->Content(out, front, usage_so_far());
-  ++loop_->counters.events;
+  loop_->counters.events += writer_->Content(out, front, usage_so_far());
   if (has_offsets_) choice.text_offset = CountCodePoints(front.text);
   choice.prompt = {};
 }
 
 void LiveExchange::WriteContent(Choice& choice) {
-  writer_->Content(exchange_.stream(), DeltaOf(choice), usage_so_far());
-  ++loop_->counters.events;
+  loop_->counters.events += writer_->Content(exchange_.stream(), DeltaOf(choice), usage_so_far());
   if (has_offsets_) choice.text_offset += CountCodePoints(choice.pending.text);
   choice.pending.Clear();
 }

@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "server/api/request/field_names.h"
+#include "server/api/response/message_events.h"
 #include "server/completions/failure.h"
 #include "server/error_response.h"
 #include "support/random_seed.h"
@@ -18,6 +20,20 @@ int64_t SecondsSince1970() {
 
 double Seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
+}
+
+// What the id of a response begins with.
+std::string_view IdPrefix(Api api) {
+  switch (api) {
+    case Api::kCompletions:
+      return "cmpl-";
+    case Api::kChat:
+      return "chatcmpl-";
+    case Api::kResponses:
+      return "resp_";
+    default:
+      return "msg_";
+  }
 }
 
 // One that a client can give back: in JavaScript numbers have 53 bits.
@@ -62,6 +78,7 @@ void LiveExchange::Start(Preparation preparation) {
     return Respond(ErrorResponse(*error));
   }
   PreparedRequest& request = std::get<PreparedRequest>(preparation);
+  if (request.asked.api == Api::kCountTokens) return RespondWithCount(request);
   if (request.asked.grammar.has_value() && !loop_->client.info().has_grammars) {
     return Respond(ErrorResponse(NoGrammars(request.asked)));
   }
@@ -83,31 +100,39 @@ void LiveExchange::Start(Preparation preparation) {
   Respond(ErrorResponse(error));
 }
 
+void LiveExchange::RespondWithCount(const PreparedRequest& request) {
+  loop_->counters.unknown_fields += std::ssize(request.asked.unknown);
+  HttpResponse response{.body = CountBody(std::ssize(request.prompts.front().ids))};
+  AddIgnoredFields(request.asked.unknown, response);
+  Respond(std::move(response));
+}
+
 void LiveExchange::Submit(PreparedRequest& request) {
   asked_ = std::move(request.asked);
   prompts_ = std::move(request.prompts);
-  const bool is_chat = asked_.api == Api::kChat;
   if (!asked_.params.seed.has_value()) asked_.params.seed = RandomShortSeed();
   head_ = {.api = asked_.api,
-           .id = (is_chat ? "chatcmpl-" : "cmpl-") + exchange_.request().id,
+           .id = std::string(IdPrefix(asked_.api)) + exchange_.request().id,
            .created = SecondsSince1970(),
            .model = std::move(request.model),
            .seed = asked_.params.seed,
-           .skips_special_tokens = asked_.text.detokenizer.skip_special_tokens};
+           .skips_special_tokens = asked_.text.detokenizer.skip_special_tokens,
+           .echo_members = std::move(asked_.echo_members)};
   wanted_ = {.ids = asked_.returns_token_ids, .logprobs = asked_.logprobs.has_value()};
-  has_offsets_ = wanted_.logprobs && !is_chat;
+  has_offsets_ = wanted_.logprobs && !IsChat(asked_.api);
   loop_->counters.unknown_fields += std::ssize(asked_.unknown);
 
   const size_t count = prompts_.size() * static_cast<size_t>(asked_.n);
-  exchange_.TakePlaces(static_cast<int64_t>(count) - 1);
+  exchange_.TakePlaces(static_cast<int64_t>(count) - 1, asked_.n > 1 ? "n" : "prompt");
   choices_.resize(count);
   choices_unheard_ = choices_unwritten_ = choices_.size();
   loop_->choices.Reserve(choices_.size());
+  const auto tools = std::make_shared<const std::vector<Tool>>(asked_.tools.tools);
   for (Choice& choice : choices_) {
     choice.exchange = this;
     if (asked_.output.tools != ToolFormat::kNone ||
         asked_.output.reasoning != ReasoningFormat::kNone) {
-      choice.parser.emplace(asked_.output, asked_.tools.tools,
+      choice.parser.emplace(asked_.output, tools,
                             ChoiceParser::Wanted{.reasoning = asked_.tools.includes_reasoning,
                                                  .parallel = asked_.tools.is_parallel});
     }
@@ -138,6 +163,7 @@ ClientRequest LiveExchange::RequestFor(const Choice& choice) const {
           .prompt_logprobs = asked_.prompt_logprobs,
           .text = asked_.text,
           .grammar = asked_.grammar,
+          .thinking = asked_.thinking,
           .group = exchange_.group(),
           .priority = asked_.priority,
           .ignores_end = asked_.ignores_end,

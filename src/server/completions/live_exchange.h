@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/api/response/stream_writer.h"
+#include "server/api/response/event_writer.h"
 #include "server/completions/choice.h"
 #include "server/completions/loop_state.h"
 
@@ -48,6 +48,7 @@ class LiveExchange final : public Answer {
   enum class Phase : uint8_t { kPreparing, kRunning, kStreaming, kOver };
 
   void Submit(PreparedRequest& request);
+  void RespondWithCount(const PreparedRequest& request);
   ClientRequest RequestFor(const Choice& choice) const;
   const PreparedPrompt& PromptOf(const Choice& choice) const;
   void Measure(Choice& choice, const ClientOutput& output);
@@ -99,7 +100,7 @@ class LiveExchange final : public Answer {
   size_t prompts_uncounted_ = 0;  // of which it is not known
   std::optional<ApiError> failure_;
 
-  std::optional<StreamWriter> writer_;
+  std::unique_ptr<EventWriter> writer_;  // of a stream
   std::optional<Clock::time_point> first_output_;
   Clock::time_point last_write_;
 };

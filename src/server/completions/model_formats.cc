@@ -18,7 +18,7 @@ bool HasSpecial(const Tokenizer& tokenizer, std::span<const std::string_view> ma
 }
 
 std::string ParametersField(const ToolRequest& tools, size_t index) {
-  return "tools[" + Number(tools.first + index) + "].function.parameters";
+  return "tools[" + Number(tools.first + index) + "]" + std::string(tools.names.parameters);
 }
 
 // The engine would name the text of all tools, not the one with the wrong schema.
@@ -53,7 +53,9 @@ void ChooseCalls(CompletionRequest& asked, const ModelFormats& formats, OutputFo
   output.tools = formats.tools;
   ToolGrammarOptions options = {.choice = is_required ? ToolChoice::kRequired : ToolChoice::kAuto,
                                 .is_parallel = tools.is_parallel};
-  if (output.opens_reasoning) options.reasoning_end = ReasoningEnd(output.reasoning);
+  // With a budget the grammar begins after it.
+  if (output.opens_reasoning && !asked.thinking.has_value())
+    options.reasoning_end = ReasoningEnd(output.reasoning);
   if (is_required) {
     if (asked.grammar.has_value()) {
       throw ApiFailure({.message = "tool_choice is not allowed together with " +
@@ -84,13 +86,15 @@ void ChooseCalls(CompletionRequest& asked, const ModelFormats& formats, OutputFo
   if (strict == tools.tools.end() || asked.grammar.has_value() || formats.has_special_markers) {
     return;
   }
-  SetGrammar(asked, output, options,
-             "tools[" + Number(strict - tools.tools.begin()) + "].function.strict");
+  SetGrammar(
+      asked, output, options,
+      "tools[" + Number(strict - tools.tools.begin()) + "]" + std::string(tools.names.strict));
 }
 
 }  // namespace
 
-ModelFormats FormatsOf(const ModelText& text, std::string_view tools, std::string_view reasoning) {
+ModelFormats FormatsOf(const ModelText& text, std::string_view tools, std::string_view reasoning,
+                       int64_t reasoning_budget) {
   const std::string& source = text.chat_template();
   ModelFormats formats = {
       .tools = tools.empty() ? DetectToolFormat(source) : ToolFormatByName(tools),
@@ -98,16 +102,45 @@ ModelFormats FormatsOf(const ModelText& text, std::string_view tools, std::strin
           reasoning.empty() ? DetectReasoningFormat(source) : ReasoningFormatByName(reasoning)};
   formats.has_special_markers = HasSpecial(text.tokenizer(), MarkersOf(formats.tools)) ||
                                 HasSpecial(text.tokenizer(), MarkersOf(formats.reasoning));
+  formats.reasoning_budget = reasoning_budget;
+  if (reasoning_budget >= 0 && ReasoningEnd(formats.reasoning).empty()) {
+    ThrowInvalid("reasoning_budget", Number(reasoning_budget),
+                 "-1, as the form of reasoning is " + std::string(Name(formats.reasoning)) +
+                     ": a budget needs deepseek, mistral or seed, which reasoning_format may name");
+  }
   return formats;
 }
 
+namespace {
+
+void ChooseThinking(CompletionRequest& asked, const ModelFormats& formats,
+                    std::string_view prompt) {
+  const int64_t tokens = asked.thinking_tokens.value_or(formats.reasoning_budget);
+  if (tokens < 0) return;
+  if (ReasoningEnd(formats.reasoning).empty()) {
+    if (asked.thinking_field.empty()) return;  // of messages: see messages_request.cc
+    throw ApiFailure(
+        {.message = asked.thinking_field +
+                    " is not supported: the reasoning of this model has no known end. serve "
+                    "--reasoning-format NAME names its form: deepseek, mistral or seed",
+         .param = asked.thinking_field,
+         .code = "unsupported_parameter"});
+  }
+  asked.thinking = ThinkingBudget{.format = formats.reasoning,
+                                  .tokens = tokens,
+                                  .is_open = OpensReasoning(formats.reasoning, prompt)};
+}
+
+}  // namespace
+
 void ChooseOutput(CompletionRequest& asked, const ModelFormats& formats, std::string_view prompt) {
+  ChooseThinking(asked, formats, prompt);
   OutputFormat& output = asked.output;
   if (asked.tools.separates_reasoning) output.reasoning = formats.reasoning;
-  // A grammar begins with the output and leaves no room for reasoning. A structural tag may have
-  // it.
-  const bool may_reason =
-      !asked.grammar.has_value() || asked.grammar->kind == GrammarKind::kStructuralTag;
+  // A grammar begins with the output and leaves no room for reasoning, unless this has a budget. A
+  // structural tag may have it.
+  const bool may_reason = asked.thinking.has_value() || !asked.grammar.has_value() ||
+                          asked.grammar->kind == GrammarKind::kStructuralTag;
   output.opens_reasoning = may_reason && OpensReasoning(output.reasoning, prompt);
   if (asked.tools.may_call()) ChooseCalls(asked, formats, output);
   const bool is_parsed =

@@ -11,7 +11,10 @@ namespace {
 
 constexpr size_t kEncodedBytes = size_t{1} << 20;
 
-std::string_view PromptField(Api api) { return api == Api::kChat ? "messages" : "prompt"; }
+std::string_view PromptField(Api api) {
+  if (api == Api::kResponses) return "input";
+  return IsChat(api) ? "messages" : "prompt";
+}
 
 [[noreturn]] void ThrowPrompt(Api api, std::string message, std::string code = {}) {
   throw ApiFailure({.message = std::move(message),
@@ -30,10 +33,16 @@ std::string CheckedModel(const std::string& asked, const std::vector<std::string
                     .code = "model_not_found"});
 }
 
-// In OpenAI's words, which clients look for. size: of the prompt, in tokens; `at_least`
+// In the words of the API, which clients look for. size: of the prompt, in tokens; `at_least`
 // where it was not counted to the end.
 [[noreturn]] void ThrowTooLong(const CompletionRequest& asked, int64_t size, int64_t context,
                                std::string_view at_least) {
+  if (asked.api == Api::kMessages || asked.api == Api::kCountTokens) {
+    ThrowPrompt(asked.api,
+                "prompt is too long: " + ToText(size) + " tokens > " + ToText(context) +
+                    " maximum" + (at_least.empty() ? "" : "; it has more"),
+                "context_length_exceeded");
+  }
   const int64_t output = std::max<int64_t>(asked.max_tokens.value_or(1), 1);
   ThrowPrompt(asked.api,
               "This model's maximum context length is " + ToText(context) +
@@ -139,7 +148,7 @@ PreparedRequest PrepareOrThrow(Api api, std::string_view body, int64_t context,
   asked = ParseCompletionRequest(api, body, text.generation_config().params, settings.limits);
   prepared.model = CheckedModel(asked.model, settings.model_names);
   try {
-    if (api == Api::kChat) {
+    if (IsChat(api)) {
       ChatText chat = RenderChat(asked, text);
       if (asked.final_message.has_value()) EndWithMessage(chat, *asked.final_message);
       ChooseOutput(asked, settings.formats, chat.text);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "server/http/message.h"
 
@@ -32,8 +33,9 @@ class Exchange {
 
   // The group of its requester among the engine's requests; 0: none of its own.
   virtual uint64_t group() const { return 0; }
-  // Places for more choices than the first one. Throws ApiFailure where there are too few.
-  virtual void TakePlaces(int64_t) {}
+  // Places for more choices than the first one. Throws ApiFailure where there are too few, naming
+  // the field that gives their number.
+  virtual void TakePlaces(int64_t, std::string_view) {}
 
   // The whole response. Nothing may be written after it.
   virtual void Respond(HttpResponse response) = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,8 @@
 #include "server/http/body_share.h"
 
 namespace sluice::server {
+
+struct ApiError;
 
 struct HttpField {
   std::string name;
@@ -43,6 +46,7 @@ struct HttpResponse {
   std::string body = {};
   std::vector<HttpField> fields = {};  // in addition to the type, the length and X-Request-Id
   bool closes = false;                 // the connection, after the response
+  std::shared_ptr<const ApiError> error = {};  // that the body has; null: none
 };
 
 }  // namespace sluice::server

@@ -1,11 +1,13 @@
 #include "server/page/openapi.h"
 
+#include <algorithm>
 #include <sstream>
 #include <string_view>
 #include <vector>
 
 #include "json/writer.h"
 #include "server/api/request/field_schemas.h"
+#include "server/page/answer_schemas.h"
 #include "server/route.h"
 #include "sluice/version.hpp"
 
@@ -17,31 +19,60 @@ struct Operation {
   std::string_view id;
   std::string_view summary;
   std::vector<FieldSchema> (*fields)() = nullptr;  // of the body; null: there is none
-  std::string_view required = {};                  // one of these
+  std::string_view required[2] = {};               // of these
   std::string_view type = "application/json";      // of the answer
 };
 
 constexpr std::string_view kEvents = "text/event-stream";
 constexpr Operation kOperations[] = {
-    {Route::kPage, "page", "A page to try the model", nullptr, "", "text/html"},
+    {Route::kPage, "page", "A page to try the model", nullptr, {}, "text/html"},
     {Route::kOpenApi, "openapi", "This description"},
-    {Route::kDocs, "docs", "This description as a page", nullptr, "", "text/html"},
-    {Route::kCompletions, "createCompletion", "Continue one or more texts",
-     [] { return CompletionSchemas(Api::kCompletions); }, "prompt"},
-    {Route::kChatCompletions, "createChatCompletion", "Answer the messages of a chat",
-     [] { return CompletionSchemas(Api::kChat); }, "messages"},
+    {Route::kDocs, "docs", "This description as a page", nullptr, {}, "text/html"},
+    {Route::kCompletions,
+     "createCompletion",
+     "Continue one or more texts",
+     [] { return CompletionSchemas(Api::kCompletions); },
+     {"prompt"}},
+    {Route::kChatCompletions,
+     "createChatCompletion",
+     "Answer the messages of a chat",
+     [] { return CompletionSchemas(Api::kChat); },
+     {"messages"}},
+    {Route::kMessages,
+     "createMessage",
+     "Answer messages, as Anthropic's API has them",
+     [] { return CompletionSchemas(Api::kMessages); },
+     {"messages", "max_tokens"}},
+    {Route::kCountTokens,
+     "countMessageTokens",
+     "The number of tokens of such messages",
+     [] { return CompletionSchemas(Api::kCountTokens); },
+     {"messages"}},
+    {Route::kResponses,
+     "createResponse",
+     "Answer items, as OpenAI's responses have them",
+     [] { return CompletionSchemas(Api::kResponses); },
+     {"input"}},
     {Route::kModels, "listModels", "The names of the model"},
     {Route::kModel, "retrieveModel", "One of these names"},
     {Route::kTokenize, "tokenize", "Token ids of a text or of messages", TokenizeSchemas},
-    {Route::kDetokenize, "detokenize", "The text of token ids", DetokenizeSchemas, "tokens"},
+    {Route::kDetokenize, "detokenize", "The text of token ids", DetokenizeSchemas, {"tokens"}},
     {Route::kHealth, "health", "Whether an engine is ready"},
     {Route::kReady, "ready", "Whether the server has a place for another request"},
     {Route::kVersion, "version", "The version of the server"},
-    {Route::kMetrics, "metrics", "Metrics for Prometheus", nullptr, "", "text/plain"},
+    {Route::kMetrics, "metrics", "Metrics for Prometheus", nullptr, {}, "text/plain"},
 };
 
 bool Streams(const Operation& operation) {
-  return operation.route == Route::kCompletions || operation.route == Route::kChatCompletions;
+  constexpr Route kStreams[] = {Route::kCompletions, Route::kChatCompletions, Route::kMessages,
+                                Route::kResponses};
+  return std::ranges::find(kStreams, operation.route) != std::end(kStreams);
+}
+
+std::string_view ErrorSchema(Route route) {
+  return route == Route::kMessages || route == Route::kCountTokens
+             ? R"({"$ref":"#/components/schemas/MessageError"})"
+             : R"({"$ref":"#/components/schemas/Error"})";
 }
 
 void WriteType(JsonWriter& json, std::string_view type, std::string_view schema) {
@@ -53,14 +84,15 @@ void WriteResponses(JsonWriter& json, const Operation& operation) {
     json.Key("description").Value("OK");
     json.Key("content").Object([&] {
       const bool is_json = operation.type == "application/json";
-      WriteType(json, operation.type, is_json ? R"({"type":"object"})" : R"({"type":"string"})");
+      WriteType(json, operation.type,
+                is_json ? AnswerSchema(operation.route) : R"({"type":"string"})");
       if (Streams(operation)) WriteType(json, kEvents, R"({"type":"string"})");
     });
   });
   json.Key("default").Object([&] {
     json.Key("description").Value("An error");
     json.Key("content").Object(
-        [&] { WriteType(json, "application/json", R"({"$ref":"#/components/schemas/Error"})"); });
+        [&] { WriteType(json, "application/json", ErrorSchema(operation.route)); });
   });
 }
 
@@ -70,8 +102,12 @@ void WriteBody(JsonWriter& json, const Operation& operation) {
     json.Key("application/json").Object([&] {
       json.Key("schema").Object([&] {
         json.Key("type").Value("object");
-        if (!operation.required.empty()) {
-          json.Key("required").Array([&] { json.Value(operation.required); });
+        if (!operation.required[0].empty()) {
+          json.Key("required").Array([&] {
+            for (const std::string_view name : operation.required) {
+              if (!name.empty()) json.Value(name);
+            }
+          });
         }
         json.Key("properties").Object([&] {
           for (const FieldSchema& field : operation.fields()) {
@@ -97,12 +133,9 @@ void WriteOperation(JsonWriter& json, const Operation& operation, const RouteRow
   json.Key("responses").Object([&] { WriteResponses(json, operation); });
 }
 
-constexpr std::string_view kComponents =
-    R"({"securitySchemes":{"key":{"type":"http","scheme":"bearer",)"
-    R"("description":"where the server has keys"}},"schemas":{"Error":{"type":"object",)"
-    R"("properties":{"error":{"type":"object","properties":{"message":{"type":"string"},)"
-    R"("type":{"type":"string"},"param":{"type":["string","null"]},)"
-    R"("code":{"type":["string","null"]}}}}}}})";
+constexpr std::string_view kSecurity =
+    R"({"key":{"type":"http","scheme":"bearer","description":"where the server has keys"},)"
+    R"("api_key":{"type":"apiKey","in":"header","name":"X-Api-Key"}})";
 
 std::string Escaped(std::string_view text) {
   std::string escaped;
@@ -141,7 +174,7 @@ std::string OpenApiText() {
       json.Key("title").Value("Sluice");
       json.Key("version").Value(kVersionString);
     });
-    json.Key("security").Raw(R"([{"key":[]}])");
+    json.Key("security").Raw(R"([{"key":[]},{"api_key":[]}])");
     json.Key("paths").Object([&] {
       for (const Operation& operation : kOperations) {
         const RouteRow& row = RowOf(operation.route);
@@ -152,7 +185,10 @@ std::string OpenApiText() {
         });
       }
     });
-    json.Key("components").Raw(kComponents);
+    json.Key("components").Object([&] {
+      json.Key("securitySchemes").Raw(kSecurity);
+      json.Key("schemas").Raw("{" + std::string(kAnswerParts) + "}");
+    });
   });
   return std::move(text).str();
 }

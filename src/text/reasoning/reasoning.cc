@@ -103,9 +103,63 @@ bool OpensReasoning(ReasoningFormat format, std::string_view prompt) {
   return prompt.ends_with(begin);
 }
 
+// White space may come after the marker, and each of its bytes may be a token.
+bool OpensReasoning(ReasoningFormat format, const Tokenizer& tokenizer,
+                    std::span<const int32_t> prompt) {
+  constexpr size_t kLast = 32;
+  return OpensReasoning(format,
+                        tokenizer.Decode(prompt.last(std::min(prompt.size(), kLast)), false));
+}
+
 std::string_view ReasoningEnd(ReasoningFormat format) { return text::TagsOf(format).end; }
 
-OutputParser::OutputParser(const OutputFormat& format, std::span<const Tool> tools) {
+ReasoningPlace::ReasoningPlace(ReasoningFormat format, const Tokenizer& tokenizer, bool is_open)
+    : begin_(text::TagsOf(format).begin),
+      end_(text::TagsOf(format).end),
+      part_(is_open ? Part::kReasoning : Part::kBefore) {
+  if (end_.empty()) {
+    ThrowInvalid("thinking.format", ToText(Name(format)), "one with a text that ends reasoning");
+  }
+  begin_id_ = tokenizer.Id(begin_).value_or(-1);
+  end_id_ = tokenizer.Id(end_).value_or(-1);
+}
+
+// No marker has its first byte twice, so a byte that does not match leaves at most itself matched.
+size_t ReasoningPlace::Step(int32_t id, std::string_view text) {
+  if (part_ == Part::kAnswer) return 0;
+  const bool is_begin = part_ == Part::kBefore && matched_ == 0 && id == begin_id_;
+  if (id >= 0 && (is_begin || (part_ == Part::kReasoning && id == end_id_))) {
+    part_ = part_ == Part::kBefore ? Part::kReasoning : Part::kAnswer;
+    matched_ = 0;
+    return text.size();
+  }
+  for (size_t i = 0; i < text.size(); ++i) {
+    const std::string_view marker = part_ == Part::kBefore ? begin_ : end_;
+    const char byte = text[i];
+    if (byte == marker[matched_]) {
+      ++matched_;
+    } else if (part_ == Part::kReasoning) {
+      matched_ = byte == marker[0] ? 1 : 0;
+    } else if (matched_ > 0 || !text::IsSpace(byte)) {
+      part_ = Part::kAnswer;  // all of it, what came before included
+      matched_ = 0;
+      return 0;
+    }
+    if (matched_ < marker.size()) continue;
+    matched_ = 0;
+    if (part_ == Part::kReasoning) {
+      part_ = Part::kAnswer;
+      return i + 1;
+    }
+    part_ = Part::kReasoning;
+  }
+  return text.size();
+}
+
+OutputParser::OutputParser(const OutputFormat& format, std::span<const Tool> tools)
+    : OutputParser(format, text::SharedFor(format.tools, tools)) {}
+
+OutputParser::OutputParser(const OutputFormat& format, const SharedTools& tools) {
   const bool is_harmony =
       format.reasoning == ReasoningFormat::kHarmony || format.tools == ToolFormat::kHarmony;
   const ToolFormat tool_format = is_harmony ? ToolFormat::kHarmony : format.tools;

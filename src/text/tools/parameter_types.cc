@@ -88,12 +88,17 @@ std::vector<std::string> JsonProperties(std::string_view schema) {
   return names;
 }
 
-std::unique_ptr<MarkupMachine> MakeToolMachine(ToolFormat format, std::span<const Tool> tools) {
+SharedTools SharedFor(ToolFormat format, std::span<const Tool> tools) {
+  if (format != ToolFormat::kXml) return nullptr;
+  return std::make_shared<const std::vector<Tool>>(tools.begin(), tools.end());
+}
+
+std::unique_ptr<MarkupMachine> MakeToolMachine(ToolFormat format, const SharedTools& tools) {
   MarkupMachine::JsonKeys json_keys;
-  if (format == ToolFormat::kXml) {
-    json_keys = [known = std::vector<Tool>(tools.begin(), tools.end())](std::string_view tool) {
-      const auto found = std::ranges::find(known, tool, &Tool::name);
-      return found == known.end() ? std::vector<std::string>() : JsonProperties(found->parameters);
+  if (format == ToolFormat::kXml && tools != nullptr) {
+    json_keys = [known = tools](std::string_view tool) {
+      const auto found = std::ranges::find(*known, tool, &Tool::name);
+      return found == known->end() ? std::vector<std::string>() : JsonProperties(found->parameters);
     };
   }
   return std::make_unique<MarkupMachine>(MarkupOf(format), kAtStart, std::move(json_keys));

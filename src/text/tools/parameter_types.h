@@ -16,6 +16,8 @@ namespace sluice::text {
 // one.
 std::vector<std::string> JsonProperties(std::string_view schema);
 
-std::unique_ptr<MarkupMachine> MakeToolMachine(ToolFormat format, std::span<const Tool> tools);
+// A copy where the format has a use for the tools, else null.
+SharedTools SharedFor(ToolFormat format, std::span<const Tool> tools);
+std::unique_ptr<MarkupMachine> MakeToolMachine(ToolFormat format, const SharedTools& tools);
 
 }  // namespace sluice::text

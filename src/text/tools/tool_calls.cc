@@ -81,7 +81,9 @@ void CheckTools(std::span<const Tool> tools, std::string_view member) {
 }
 
 ToolCallParser::ToolCallParser(ToolFormat format, std::span<const Tool> tools)
-    : machine_(format == ToolFormat::kNone ? nullptr : text::MakeToolMachine(format, tools)) {}
+    : machine_(format == ToolFormat::kNone
+                   ? nullptr
+                   : text::MakeToolMachine(format, text::SharedFor(format, tools))) {}
 ToolCallParser::~ToolCallParser() = default;
 ToolCallParser::ToolCallParser(ToolCallParser&&) noexcept = default;
 ToolCallParser& ToolCallParser::operator=(ToolCallParser&&) noexcept = default;

@@ -80,6 +80,16 @@ TEST(VllmRequest, ForThePromptAloneAsksForOneToken) {
   ExpectAsVllm(request, "request.prompt_alone");
 }
 
+// vLLM's frontend writes the field so, and its engine has the markers.
+TEST(VllmRequest, HasABudgetOfReasoning) {
+  EngineRequest request = PlainVllmRequest();
+  const size_t without = Written(request).size();
+  request.thinking = ThinkingBudget{.tokens = 5, .is_open = true};
+  const std::string entry = "\xB5thinking_token_budget\x05";
+  EXPECT_NE(Written(request).find(entry), std::string::npos);
+  EXPECT_EQ(Written(request).size(), without + entry.size());
+}
+
 EngineRequest RequestWith(const OutputGrammar& grammar) {
   EngineRequest request = PlainVllmRequest();
   request.params.stop_token_ids = {2};

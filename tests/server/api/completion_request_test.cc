@@ -261,7 +261,7 @@ TEST(CompletionRequest, WhatWouldChangeTheAnswerAndIsNotDoneIsRefusedByName) {
       {"input_embeds", "[[0.5]]", "null"},
       {"input_ids", "[1]", "[]"},
       {"no_stop_trim", "true", "false"},
-      {"reasoning_budget", "0", "-1"},
+      {"reasoning_budget_message", R"("Enough.")", R"("")"},
       {"repetition_detection", R"({"max_pattern_size":3})", "null"},
       {"return_hidden_states", "true", "false"},
       {"return_logprob", "true", "false"},
@@ -296,9 +296,8 @@ TEST(CompletionRequest, WhatWouldChangeTheAnswerAndIsNotDoneIsRefusedByName) {
       {"samplers", R"(["top_k"])", "[]"},
       {"stop_sequences", R"(["a"])", "[]"},
       {"tfs_z", "0.9", "1"},
-      {"thinking", R"({"type":"enabled","budget_tokens":9})", R"({"type":"disabled"})"},
+      {"thinking", R"({"type":"adaptive"})", R"({"type":"disabled"})"},
       {"thinking", "true", "false"},
-      {"thinking_budget", "100", "null"},
       {"verbosity", R"("high")", R"("medium")"},
       {"vllm_xargs", R"({"a":1})", "{}"},
       {"web_search_options", "{}", "null"},
@@ -313,6 +312,34 @@ TEST(CompletionRequest, WhatWouldChangeTheAnswerAndIsNotDoneIsRefusedByName) {
       EXPECT_TRUE(request.unknown.empty()) << taken;
     }
   }
+}
+
+TEST(CompletionRequest, ABudgetOfReasoningHasTheNamesOfOtherServers) {
+  const std::string fields[] = {"thinking_token_budget", "thinking_budget",
+                                "thinking_budget_tokens", "reasoning_budget",
+                                "reasoning_budget_tokens"};
+  for (const std::string& name : fields) {
+    const std::string field = ",\"" + name + "\":";
+    EXPECT_EQ(Chat(field + "7").thinking_tokens, 7);
+    EXPECT_EQ(Chat(field + "0").thinking_field, name);
+    EXPECT_EQ(Chat(field + "-1").thinking_tokens, -1);
+    EXPECT_EQ(Chat(field + "null").thinking_tokens, std::nullopt);
+    ExpectBad(Api::kChat, field + "-2", name, "[-1, 2147483647]");
+    ExpectBad(Api::kCompletions, field + "7", name, "is for chats", "unsupported_parameter");
+    EXPECT_EQ(Completion(field + "-1").thinking_tokens, std::nullopt);
+  }
+  const CompletionRequest router = Chat(R"(,"reasoning":{"max_tokens":9,"exclude":true})");
+  EXPECT_EQ(router.thinking_tokens, 9);
+  EXPECT_EQ(router.thinking_field, "reasoning.max_tokens");
+  EXPECT_FALSE(router.tools.includes_reasoning);
+  EXPECT_EQ(Chat(R"(,"thinking":{"type":"enabled","budget_tokens":5})").thinking_tokens, 5);
+  EXPECT_EQ(Chat(R"(,"thinking_budget":5,"reasoning":{"max_tokens":5})").thinking_tokens, 5);
+  ExpectBad(Api::kChat, R"(,"thinking_budget":5,"thinking_token_budget":6)",
+            "thinking_token_budget", "the same as thinking_budget");
+  ExpectBad(Api::kChat, R"(,"reasoning":{"max_tokens":-1})", "reasoning.max_tokens",
+            "[0, 2147483647]");
+  ExpectBad(Api::kChat, R"(,"thinking":{"type":"enabled"})", "thinking", "budget_tokens",
+            "unsupported_parameter");
 }
 
 // Of prompts that are no chats.

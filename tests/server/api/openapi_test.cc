@@ -11,7 +11,9 @@
 #include "server/api/request/completion_request.h"
 #include "server/api/request/field_schemas.h"
 #include "server/api/request/tokens_request.h"
+#include "server/api/response/message_events.h"
 #include "server/route.h"
+#include "tests/server/api/samples.h"
 
 namespace sluice::server {
 namespace {
@@ -48,6 +50,14 @@ std::vector<Kind> Kinds() {
       {Route::kChatCompletions, CompletionSchemas(Api::kChat),
        [](const std::string& body) { return RefusedBy(Api::kChat, body); },
        R"("messages":[{"role":"user","content":"a"}])"},
+      {Route::kMessages, CompletionSchemas(Api::kMessages),
+       [](const std::string& body) { return RefusedBy(Api::kMessages, body); },
+       R"("max_tokens":2147483647,"messages":[{"role":"user","content":"a"}])"},
+      {Route::kCountTokens, CompletionSchemas(Api::kCountTokens),
+       [](const std::string& body) { return RefusedBy(Api::kCountTokens, body); },
+       R"("messages":[{"role":"user","content":"a"}])"},
+      {Route::kResponses, CompletionSchemas(Api::kResponses),
+       [](const std::string& body) { return RefusedBy(Api::kResponses, body); }, R"("input":"a")"},
       {Route::kTokenize, TokenizeSchemas(),
        [](const std::string& body) {
          return FieldOfError([&] { ParseTokenizeRequest(body, true); });
@@ -61,11 +71,9 @@ std::vector<Kind> Kinds() {
   };
 }
 
+// Of a field that comes twice the first one counts.
 std::string BodyWith(const Kind& kind, std::string_view name, const std::string& value) {
-  const std::string field = "\"" + std::string(name) + "\":" + value;
-  return kind.required.starts_with("\"" + std::string(name) + "\"")
-             ? "{" + field + "}"
-             : "{" + kind.required + "," + field + "}";
+  return "{\"" + std::string(name) + "\":" + value + "," + kind.required + "}";
 }
 
 class OpenApi : public testing::Test {
@@ -154,6 +162,122 @@ TEST_F(OpenApi, HasTheTypesThatTheServerTakes) {
     }
   }
   EXPECT_GT(types, 150);
+}
+
+// Whether a value has the type that a schema names.
+bool HasType(dom::element value, std::string_view type) {
+  switch (value.type()) {
+    case dom::element_type::NULL_VALUE:
+      return type == "null";
+    case dom::element_type::BOOL:
+      return type == "boolean";
+    case dom::element_type::STRING:
+      return type == "string";
+    case dom::element_type::ARRAY:
+      return type == "array";
+    case dom::element_type::OBJECT:
+      return type == "object";
+    case dom::element_type::DOUBLE:
+      return type == "number";
+    default:
+      return type == "integer" || type == "number";
+  }
+}
+
+// The words that our schemas of answers have. What a schema does not name is an error as well.
+void ExpectMatch(dom::element value, dom::element schema, dom::element document,
+                 const std::string& path) {
+  SCOPED_TRACE(path);
+  std::string_view text;
+  dom::element part;
+  if (schema["$ref"].get(text) == simdjson::SUCCESS) {
+    return ExpectMatch(value, document.at_pointer(text.substr(1)), document, path);
+  }
+  if (schema["const"].get(part) == simdjson::SUCCESS) {
+    EXPECT_EQ(simdjson::minify(value), simdjson::minify(part));
+  }
+  if (schema["enum"].get(part) == simdjson::SUCCESS) {
+    bool is_one = false;
+    for (const dom::element one : dom::array(part)) {
+      is_one |= simdjson::minify(value) == simdjson::minify(one);
+    }
+    EXPECT_TRUE(is_one) << simdjson::minify(value);
+  }
+  if (schema["type"].get(part) == simdjson::SUCCESS) {
+    bool is_one = part.is_string() && HasType(value, std::string_view(part));
+    if (part.is_array()) {
+      for (const dom::element one : dom::array(part)) {
+        is_one |= HasType(value, std::string_view(one));
+      }
+    }
+    EXPECT_TRUE(is_one) << simdjson::minify(value);
+  }
+  if (schema["required"].get(part) == simdjson::SUCCESS) {
+    for (const dom::element name : dom::array(part)) {
+      EXPECT_EQ(value[std::string_view(name)].error(), simdjson::SUCCESS) << name;
+    }
+  }
+  if (value.is_object() && schema["properties"].get(part) == simdjson::SUCCESS) {
+    for (const auto [key, member] : dom::object(value)) {
+      dom::element its;
+      ASSERT_EQ(part[key].get(its), simdjson::SUCCESS) << key << " is not in the schema";
+      ExpectMatch(member, its, document, path + "/" + std::string(key));
+    }
+  }
+  if (value.is_array() && schema["items"].get(part) == simdjson::SUCCESS) {
+    for (const dom::element one : dom::array(value)) ExpectMatch(one, part, document, path + "/-");
+  }
+}
+
+TEST_F(OpenApi, HasTheAnswersThatTheServerGives) {
+  const auto expect = [&](Route route, const std::string& body, const char* status = "200") {
+    const RouteRow& row = RowOf(route);
+    const dom::element schema =
+        document_["paths"][row.name][row.is_post ? "post" : "get"]["responses"][status]["content"]
+                 ["application/json"]["schema"];
+    dom::parser parser;
+    ExpectMatch(parser.parse(body), schema, document_, std::string(row.name));
+  };
+  OutputParts parts;
+  parts.Append(PartKind::kReasoning, -1, "r");
+  parts.Append(PartKind::kContent, -1, "a");
+  parts.Append(PartKind::kCallBegin, 0, "f");
+  parts.Append(PartKind::kArguments, 0, "{}");
+  const test::SampleLogprobs sample;
+  const auto body = [&](Api api, bool is_parsed) {
+    ResponseHead head = test::SampleHead(api);
+    if (api == Api::kResponses) {
+      head.id = "resp_1";
+      head.echo_members =
+          ParseCompletionRequest(api, R"({"input":"a","instructions":"b"})", {}).echo_members;
+    }
+    const bool is_open_ai = api == Api::kCompletions || api == Api::kChat;
+    const WholeChoice choice = {
+        .content = {.text = "a",
+                    .parts = is_parsed ? &parts : nullptr,
+                    .logprobs = is_open_ai ? sample.View() : TokenLogprobs{},
+                    .token_ids = sample.ids},
+        .end = {.end = GenerationEnd::kStopToken, .has_calls = is_parsed},
+        .prompt_ids = sample.ids};
+    return CompletionBody(head, {&choice, 1}, {5, 7, 2}, test::SampleTokenizer());
+  };
+  expect(Route::kCompletions, body(Api::kCompletions, false));
+  for (const bool is_parsed : {false, true}) {
+    expect(Route::kChatCompletions, body(Api::kChat, is_parsed));
+    expect(Route::kMessages, body(Api::kMessages, is_parsed));
+    expect(Route::kResponses, body(Api::kResponses, is_parsed));
+  }
+  expect(Route::kCountTokens, CountBody(3));
+  const ModelCard card = {.id = "m", .created = 1, .context = 2};
+  expect(Route::kModel, ModelBody(card));
+  expect(Route::kModels, ModelsBody({&card, 1}));
+  for (const bool has_strings : {false, true}) {
+    expect(Route::kTokenize, TokenizeBody(sample.ids, 9, test::SampleTokenizer(), has_strings));
+  }
+  expect(Route::kDetokenize, DetokenizeBody("a"));
+  const ApiError error = {.message = "m", .param = "p"};
+  expect(Route::kTokenize, ErrorBody(error), "default");
+  expect(Route::kMessages, MessageErrorBody(error, "r"), "default");
 }
 
 TEST(DocsPage, HasEveryFieldAndNothingOfAnotherAddress) {

@@ -66,6 +66,33 @@ TEST(EncodePool, AShortJobDoesNotWaitForLongOnes) {
   EXPECT_EQ(in_time, 3);
 }
 
+// Short ones go first, but not for ever: by their bytes each kind gets its half.
+TEST(EncodePool, ALongJobDoesNotWaitForAllShortOnes) {
+  boost::asio::io_context loop;
+  auto guard = boost::asio::make_work_guard(loop);
+  std::promise<void> has_begun, all_wait;
+  std::string order;  // of one thread
+  EncodePool pool(1);
+  const auto run = [&](char name, size_t bytes, uint64_t group) {
+    pool.Run([&order, name] { order += name; }, loop.get_executor(), [] {}, bytes, group);
+  };
+  pool.Run(
+      [&] {
+        has_begun.set_value();
+        all_wait.get_future().wait();
+      },
+      loop.get_executor(), [] {}, 1, 9);
+  has_begun.get_future().wait();
+  for (int i = 0; i < 40; ++i) run('s', 100'000, 1);
+  for (int i = 0; i < 3; ++i) run('L', 2'000'000, 2);
+  pool.Run([] {}, loop.get_executor(), [&] { guard.reset(); }, 90'000'000, 2);
+  all_wait.set_value();
+  loop.run();
+  // A MiB of short ones, and then two megabytes more for those of the long one before.
+  EXPECT_EQ(order,
+            std::string(11, 's') + "L" + std::string(20, 's') + "L" + std::string(9, 's') + "L");
+}
+
 // However many jobs a group has, another's goes after one of them.
 TEST(EncodePool, GroupsHaveTheirJobsInTurn) {
   boost::asio::io_context loop;
@@ -101,10 +128,14 @@ TEST(EncodePool, AGroupThatComesBackGoesOnFromWhatItHad) {
   std::promise<void> has_begun, all_wait;
   std::string order;  // of one thread
   int left = 4;
+  int done = 0;
+  const auto then = [&] {
+    if (++done == 24) guard.reset();
+  };
   EncodePool pool(1);
   std::function<void()> back = [&] {
     order += "B";
-    if (--left > 0) pool.Run(back, loop.get_executor(), [] {}, 900'000, 2);
+    if (--left > 0) pool.Run(back, loop.get_executor(), then, 900'000, 2);
   };
   pool.Run(
       [&] {
@@ -114,10 +145,9 @@ TEST(EncodePool, AGroupThatComesBackGoesOnFromWhatItHad) {
       loop.get_executor(), [] {}, 1, 9);
   has_begun.get_future().wait();
   for (int i = 0; i < 20; ++i) {
-    pool.Run([&] { order += "a"; }, loop.get_executor(), [] {}, 100'000, 1);
+    pool.Run([&] { order += "a"; }, loop.get_executor(), then, 100'000, 1);
   }
-  pool.Run(back, loop.get_executor(), [] {}, 900'000, 2);
-  pool.Run([] {}, loop.get_executor(), [&] { guard.reset(); }, 90'000'000, 3);  // last
+  pool.Run(back, loop.get_executor(), then, 900'000, 2);
   all_wait.set_value();
   loop.run();
   // Nine of 100 kB for each of 900 kB.

@@ -52,6 +52,52 @@ std::string WithoutIds(std::string text) {
   return text;
 }
 
+TEST(Reasoning, HasABudgetWhereARequestOrTheServerSaysSo) {
+  server::CompletionSettings settings = Settings(ToolFormat::kNone, ReasoningFormat::kDeepSeek);
+  const auto thinking = [&](std::string_view fields) {
+    FakeServing fake(settings);
+    fake.Ask(Body(fields), Api::kChat);
+    EXPECT_EQ(fake.client.submitted.size(), 1u) << fields;
+    return fake.client.submitted.at(0).thinking;
+  };
+  EXPECT_EQ(thinking("\"n\":1"), std::nullopt);
+  const ThinkingBudget five{.format = ReasoningFormat::kDeepSeek, .tokens = 5};
+  EXPECT_EQ(thinking("\"thinking_token_budget\":5"), five);
+  EXPECT_EQ(thinking("\"thinking_budget\":-1"), std::nullopt);
+  settings.formats.reasoning_budget = 5;
+  EXPECT_EQ(thinking("\"n\":1"), five);
+  EXPECT_EQ(thinking("\"thinking_budget\":-1"), std::nullopt);
+  EXPECT_EQ(thinking("\"reasoning\":{\"max_tokens\":0}")->tokens, 0);
+}
+
+// A grammar is the answer's then, so that the reasoning is taken apart.
+TEST(Reasoning, WithABudgetComesBeforeAGrammar) {
+  server::CompletionSettings settings = Settings(ToolFormat::kHermes, ReasoningFormat::kDeepSeek);
+  FakeServing fake(settings, {.has_grammars = true});
+  FakeExchange& exchange = fake.Ask(
+      Body(R"("thinking_token_budget":9,"response_format":{"type":"json_object"})"), Api::kChat);
+  ASSERT_EQ(fake.client.submitted.size(), 1u);
+  EXPECT_TRUE(fake.client.submitted[0].grammar.has_value());
+  fake.client.Give(0, "<think>so</think>{}", GenerationEnd::kStopToken, 9);
+  fake.Poll();
+  ASSERT_TRUE(exchange.response().has_value());
+  EXPECT_NE(exchange.response()->body.find(R"("content":"{}","reasoning_content":"so")"),
+            std::string::npos)
+      << exchange.response()->body;
+}
+
+TEST(Reasoning, WithoutAnEndTakesNoBudget) {
+  for (const ReasoningFormat format : {ReasoningFormat::kNone, ReasoningFormat::kHarmony}) {
+    FakeServing fake(Settings(ToolFormat::kNone, format));
+    const FakeExchange& exchange = fake.Ask(Body("\"thinking_budget\":5"), Api::kChat);
+    ASSERT_TRUE(exchange.response().has_value());
+    EXPECT_EQ(exchange.response()->status, 400);
+    EXPECT_NE(exchange.response()->body.find("thinking_budget is not supported"),
+              std::string::npos);
+    EXPECT_TRUE(fake.client.submitted.empty());
+  }
+}
+
 TEST(Tools, AreCallsOfAMessage) {
   FakeServing fake(Settings(ToolFormat::kHermes));
   FakeExchange& exchange = fake.Ask(Body(kTools), Api::kChat);

@@ -25,38 +25,6 @@ constexpr size_t kMostTemplateFields = 256;
 constexpr std::array<std::string_view, 3> kOwnVariables = {"messages", "add_generation_prompt",
                                                            "continue_final_message"};
 
-struct Message {
-  std::string role = {};
-  std::optional<std::string> content = {};
-  std::string others = {};  // JSON, a comma before each
-  MessageCalls calls = {};
-};
-
-// Throws ApiFailure where `text` spells one of these.
-void CheckText(std::string_view text, std::string_view name, std::span<const std::string> refused) {
-  for (const std::string& token : refused) {
-    if (text.find(token) == std::string_view::npos) continue;
-    throw ApiFailure({.message = std::string(name) + " has the text " +
-                                 RequestValue::Quoted(token) +
-                                 ", which is a special token of the model: this server takes none "
-                                 "in messages",
-                      .param = std::string(name),
-                      .code = "special_token"});
-  }
-}
-
-// As above for JSON that AppendJson wrote, which spells a text in one way.
-void CheckJson(std::string_view json, std::string_view name, std::span<const std::string> refused) {
-  for (const std::string& token : refused) {
-    std::string quoted;
-    AppendQuoted(quoted, token);
-    if (json.find(std::string_view(quoted).substr(1, quoted.size() - 2)) !=
-        std::string_view::npos) {
-      CheckText(token, name, {&token, 1});
-    }
-  }
-}
-
 void ReadPart(const RequestValue& part, std::string& text) {
   SeenFields seen;
   std::string type;
@@ -91,7 +59,7 @@ std::string ReadContent(const RequestValue& value) {
 }
 
 void ReadMessageField(const RequestValue& value, std::string_view field,
-                      std::span<const std::string> refused, Message& to) {
+                      std::span<const std::string> refused, ChatMessage& to) {
   if (field == "role") {
     to.role = value.Text();
     if (std::ranges::find(kRoles, to.role) == kRoles.end()) {
@@ -116,7 +84,7 @@ void ReadMessageField(const RequestValue& value, std::string_view field,
 }
 
 void ReadMessage(const RequestValue& message, ChatInput& to) {
-  Message read;
+  ChatMessage read;
   SeenFields seen;
   message.ForEachField([&](const std::string& field, Json value) {
     const std::string name = std::string(message.name()).append(".").append(field);
@@ -135,21 +103,7 @@ void ReadMessage(const RequestValue& message, ChatInput& to) {
   if (!read.content.has_value() && read.role != "assistant") {
     ThrowInvalid(prefix + ".content", "", kContent);
   }
-  to.last_text = read.content.value_or("");
-  std::string common = to.messages.empty() ? R"({"role":")" : R"(,{"role":")";
-  common.append(read.role).append(R"(","content":)");
-  AppendQuoted(common, to.last_text);
-  common.append(read.others);
-  const MessageCalls& calls = read.calls;
-  const bool has_calls = !calls.with_objects.empty();
-  const bool has_texts = has_calls || !to.messages_with_texts.empty();
-  if (has_texts && to.messages_with_texts.empty()) to.messages_with_texts = to.messages;
-  const auto append = [&](std::string& messages, const std::string& of_message) {
-    messages.append(common).append(has_calls ? ",\"tool_calls\":" : "").append(of_message);
-    messages.push_back('}');
-  };
-  append(to.messages, calls.with_objects);
-  if (has_texts) append(to.messages_with_texts, calls.with_texts);
+  AppendMessage(to, read);
 }
 
 void ReadMessages(const RequestValue& value, ChatInput& to) {
@@ -164,7 +118,7 @@ void ReadMessages(const RequestValue& value, ChatInput& to) {
 }
 
 void ReadTemplateFields(const RequestValue& value, ChatInput& to) {
-  SeenFields seen;
+  SeenFields& seen = to.template_names;
   value.ForEachField([&](const std::string& field, Json of_field) {
     const std::string name = std::string(value.name()).append(".").append(field);
     const RequestValue named(name, of_field);
@@ -191,6 +145,63 @@ void ReadTemplateFields(const RequestValue& value, ChatInput& to) {
 std::string_view JsonOf(bool value) { return value ? "true" : "false"; }
 
 }  // namespace
+
+void CheckText(std::string_view text, std::string_view name, std::span<const std::string> refused) {
+  for (const std::string& token : refused) {
+    if (text.find(token) == std::string_view::npos) continue;
+    throw ApiFailure({.message = std::string(name) + " has the text " +
+                                 RequestValue::Quoted(token) +
+                                 ", which is a special token of the model: this server takes none "
+                                 "in messages",
+                      .param = std::string(name),
+                      .code = "special_token"});
+  }
+}
+
+// Such JSON spells a text in one way.
+void CheckJson(std::string_view json, std::string_view name, std::span<const std::string> refused) {
+  for (const std::string& token : refused) {
+    std::string quoted;
+    AppendQuoted(quoted, token);
+    if (json.find(std::string_view(quoted).substr(1, quoted.size() - 2)) !=
+        std::string_view::npos) {
+      CheckText(token, name, {&token, 1});
+    }
+  }
+}
+
+void AppendMessage(ChatInput& to, const ChatMessage& message) {
+  to.last_text = message.content.value_or("");
+  std::string common = to.messages.empty() ? R"({"role":")" : R"(,{"role":")";
+  common.append(message.role).append(R"(","content":)");
+  AppendQuoted(common, to.last_text);
+  common.append(message.others);
+  const MessageCalls& calls = message.calls;
+  const bool has_calls = !calls.with_objects.empty();
+  const bool has_texts = has_calls || !to.messages_with_texts.empty();
+  if (has_texts && to.messages_with_texts.empty()) to.messages_with_texts = to.messages;
+  const auto append = [&](std::string& messages, const std::string& of_message) {
+    messages.append(common).append(has_calls ? ",\"tool_calls\":" : "").append(of_message);
+    messages.push_back('}');
+  };
+  append(to.messages, calls.with_objects);
+  if (has_texts) append(to.messages_with_texts, calls.with_texts);
+}
+
+void PrependSystem(ChatInput& to, std::string_view content) {
+  std::string message = R"({"role":"system","content":)";
+  AppendQuoted(message, content);
+  message.append(to.messages.empty() ? "}" : "},");
+  to.messages.insert(0, message);
+  if (!to.messages_with_texts.empty()) to.messages_with_texts.insert(0, message);
+}
+
+void SetTemplateField(ChatInput& to, std::string_view name, std::string_view json) {
+  if (!to.template_names.Add(name)) return;
+  to.template_fields.push_back(',');
+  AppendQuoted(to.template_fields, name);
+  to.template_fields.append(":").append(json);
+}
 
 bool ReadChatField(ChatInput& to, const RequestValue& value) {
   if (value.name() == "messages") {

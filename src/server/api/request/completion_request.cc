@@ -1,12 +1,11 @@
 #include "server/api/request/completion_request.h"
 
 #include "json/read_param.h"
-#include "server/api/request/chat_input.h"
+#include "server/api/json_text.h"
 #include "server/api/request/field_names.h"
 #include "server/api/request/field_schemas.h"
-#include "server/api/request/grammar_fields.h"
 #include "server/api/request/param_schemas.h"
-#include "server/api/request/request_fields.h"
+#include "server/api/request/request_draft.h"
 #include "server/api/request/unsupported.h"
 #include "support/number.h"
 
@@ -15,49 +14,6 @@ namespace {
 
 using json::json_type;
 using json::Range;
-
-constexpr int32_t kMostTokens = 2147483647;
-
-// A request, and what is known of it before all of its fields are.
-struct Draft {
-  const RequestLimits& limits;
-  CompletionRequest request = {};
-  ChatInput chat = {};
-  GrammarInput grammar = {};
-  std::optional<int64_t> max_tokens = {};
-  std::optional<int64_t> max_completion_tokens = {};
-  std::optional<int32_t> best_of = {};
-  bool has_stream_options = false;
-  bool has_logprobs = false;  // kChat's, which is true or false
-  std::optional<int32_t> top_logprobs = {};
-};
-
-Range UpTo(int64_t high, int64_t low = 0) {
-  return {static_cast<double>(low), static_cast<double>(high), false};
-}
-
-void ReadStop(Draft& to, const RequestValue& value) {
-  std::vector<std::string>& stops = to.request.text.stops;
-  const auto add = [&](std::string stop) {
-    const RequestLimits& limits = to.limits;
-    const std::string size = Number(stop.size()) + " bytes";
-    if (stop.empty()) value.Refuse("an empty text", "texts of one byte or more");
-    if (stop.size() > limits.stop_bytes) {
-      value.Refuse(size, "texts of at most " + Number(limits.stop_bytes) + " bytes");
-    }
-    if (stops.size() >= static_cast<size_t>(limits.stops)) {
-      value.Refuse("a list of more than " + Number(limits.stops) + " texts",
-                   "at most " + Number(limits.stops) + " texts");
-    }
-    stops.push_back(std::move(stop));
-  };
-  if (value.type() == json_type::string) {
-    add(value.Text());
-  } else {
-    value.ForEachValue("a text or a list of texts",
-                       [&](const RequestValue& stop) { add(stop.Text()); });
-  }
-}
 
 // vLLM's -1 is none. Its other negative seeds are refused: they would not give its tokens.
 void ReadSeed(Draft& to, const RequestValue& value) {
@@ -133,37 +89,14 @@ void ReadPrompt(Draft& to, const RequestValue& value) {
   if (prompts.empty()) value.Refuse("an empty list", kPrompt);
 }
 
-constexpr RequestField<Draft> kCommonFields[] = {
+// Of every API.
+constexpr DraftField kCommonFields[] = {
     {"model", R"({"type":"string"})",
      [](Draft& to, const RequestValue& v) { to.request.model = v.Text(); }},
-    {"n", R"({"type":"integer","minimum":1,"maximum":128})",
-     [](Draft& to, const RequestValue& v) {
-       to.request.n = v.Integer<int32_t>(UpTo(to.limits.choices, 1));
-     }},
     {"stream", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) { to.request.streams = v.Boolean(); }},
-    {"stream_options",
-     R"({"type":"object","properties":{"include_usage":{"type":"boolean"},"continuous_usage_stats":{"type":"boolean"}}})",
-     ReadStreamOptions},
-    {"stop",
-     R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"string"},"maxItems":16}]})",
-     ReadStop},
     {"seed", R"({"type":"integer","minimum":-1,"maximum":18446744073709551615})", ReadSeed},
     {"temperature", R"({"type":"number","minimum":0,"maximum":2})", ReadTemperature},
-    {"max_tokens", R"({"type":"integer","minimum":0,"maximum":2147483647})",
-     [](Draft& to, const RequestValue& v) {
-       to.max_tokens = v.Integer<int64_t>(UpTo(kMostTokens));
-     }},
-    {"max_completion_tokens", R"({"type":"integer","minimum":0,"maximum":2147483647})",
-     [](Draft& to, const RequestValue& v) {
-       to.max_completion_tokens = v.Integer<int64_t>(UpTo(kMostTokens));
-     }},
-    {"prompt_logprobs", R"({"type":"integer","minimum":0,"maximum":20})",
-     [](Draft& to, const RequestValue& v) {
-       to.request.prompt_logprobs = v.Integer<int32_t>(UpTo(to.limits.logprobs));
-     }},
-    {"echo", R"({"type":"boolean"})",
-     [](Draft& to, const RequestValue& v) { to.request.echo = v.Boolean(); }},
     {"ignore_eos", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) { to.request.ignores_end = v.Boolean(); }},
     {"include_stop_str_in_output", R"({"type":"boolean"})",
@@ -176,8 +109,6 @@ constexpr RequestField<Draft> kCommonFields[] = {
      [](Draft& to, const RequestValue& v) {
        to.request.text.detokenizer.spaces_between_special_tokens = v.Boolean();
      }},
-    {"return_token_ids", R"({"type":"boolean"})",
-     [](Draft& to, const RequestValue& v) { to.request.returns_token_ids = v.Boolean(); }},
     {"add_special_tokens", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) { to.request.adds_special_tokens = v.Boolean(); }},
     {"parse_special_tokens", R"({"type":"boolean"})",
@@ -194,7 +125,34 @@ constexpr RequestField<Draft> kCommonFields[] = {
      ReadTruncation},
 };
 
-constexpr RequestField<Draft> kCompletionFields[] = {
+// Of completions and chats.
+constexpr DraftField kOpenAiFields[] = {
+    {"n", R"({"type":"integer","minimum":1,"maximum":128})",
+     [](Draft& to, const RequestValue& v) {
+       to.request.n = v.Integer<int32_t>(UpTo(to.limits.choices, 1));
+     }},
+    {"stream_options",
+     R"({"type":"object","properties":{"include_usage":{"type":"boolean"},"continuous_usage_stats":{"type":"boolean"}}})",
+     ReadStreamOptions},
+    {"stop",
+     R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"string"},"maxItems":16}]})",
+     ReadStop},
+    {"max_tokens", R"({"type":"integer","minimum":0,"maximum":2147483647})", ReadMaxTokens},
+    {"max_completion_tokens", R"({"type":"integer","minimum":0,"maximum":2147483647})",
+     [](Draft& to, const RequestValue& v) {
+       to.max_completion_tokens = v.Integer<int64_t>(UpTo(kMostTokens));
+     }},
+    {"prompt_logprobs", R"({"type":"integer","minimum":0,"maximum":20})",
+     [](Draft& to, const RequestValue& v) {
+       to.request.prompt_logprobs = v.Integer<int32_t>(UpTo(to.limits.logprobs));
+     }},
+    {"echo", R"({"type":"boolean"})",
+     [](Draft& to, const RequestValue& v) { to.request.echo = v.Boolean(); }},
+    {"return_token_ids", R"({"type":"boolean"})",
+     [](Draft& to, const RequestValue& v) { to.request.returns_token_ids = v.Boolean(); }},
+};
+
+constexpr DraftField kCompletionFields[] = {
     {"prompt",
      R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647}},{"type":"array","items":{"type":"string"},"maxItems":128},{"type":"array","items":{"type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647}},"maxItems":128}]})",
      ReadPrompt},
@@ -208,24 +166,32 @@ constexpr RequestField<Draft> kCompletionFields[] = {
      }},
 };
 
-constexpr void (*kReadChat)(Draft&, const RequestValue&) = [](Draft& to, const RequestValue& v) {
-  ReadChatField(to.chat, v);
-};
-constexpr void (*kReadTool)(Draft&, const RequestValue&) = [](Draft& to, const RequestValue& v) {
-  ReadToolField(to.request.tools, v);
-};
-constexpr RequestField<Draft> kChatFields[] = {
+void ReadOfThinking(Draft& to, const RequestValue& value) { ReadThinkingField(to.thinking, value); }
+
+constexpr const char* kBudget = R"({"type":"integer","minimum":-1,"maximum":2147483647})";
+constexpr DraftField kChatFields[] = {
     {"messages",
      R"({"type":"array","items":{"type":"object","properties":{"role":{"type":"string"}},"required":["role"]}})",
-     kReadChat},
-    {"add_generation_prompt", R"({"type":"boolean"})", kReadChat},
-    {"continue_final_message", R"({"type":"boolean"})", kReadChat},
-    {"chat_template_kwargs", R"({"type":"object"})", kReadChat},
-    {"tools", R"({"type":"array","items":{"type":"object"}})", kReadTool},
-    {"tool_choice", R"({"anyOf":[{"type":"string"},{"type":"object"}]})", kReadTool},
-    {"parallel_tool_calls", R"({"type":"boolean"})", kReadTool},
-    {"include_reasoning", R"({"type":"boolean"})", kReadTool},
-    {"separate_reasoning", R"({"type":"boolean"})", kReadTool},
+     ReadOfChat},
+    {"add_generation_prompt", R"({"type":"boolean"})", ReadOfChat},
+    {"continue_final_message", R"({"type":"boolean"})", ReadOfChat},
+    {"chat_template_kwargs", R"({"type":"object"})", ReadOfChat},
+    {"tools", R"({"type":"array","items":{"type":"object"}})", ReadOfTools},
+    {"tool_choice", R"({"anyOf":[{"type":"string"},{"type":"object"}]})", ReadOfTools},
+    {"parallel_tool_calls", R"({"type":"boolean"})", ReadOfTools},
+    {"include_reasoning", R"({"type":"boolean"})", ReadOfTools},
+    {"separate_reasoning", R"({"type":"boolean"})", ReadOfTools},
+    {"thinking_token_budget", kBudget, ReadOfThinking},
+    {"thinking_budget", kBudget, ReadOfThinking},
+    {"thinking_budget_tokens", kBudget, ReadOfThinking},
+    {"reasoning_budget", kBudget, ReadOfThinking},
+    {"reasoning_budget_tokens", kBudget, ReadOfThinking},
+    {"reasoning",
+     R"({"type":"object","properties":{"max_tokens":{"type":"integer","minimum":0,"maximum":2147483647},"exclude":{"type":"boolean"},"enabled":{"type":"boolean"}},"additionalProperties":false})",
+     ReadOfThinking},
+    {"thinking",
+     R"({"type":"object","properties":{"type":{"enum":["enabled"]},"budget_tokens":{"type":"integer","minimum":0,"maximum":2147483647}},"required":["type","budget_tokens"],"additionalProperties":false})",
+     ReadOfThinking},
     {"logprobs", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) { to.has_logprobs = v.Boolean(); }},
     {"top_logprobs", R"({"type":"integer","minimum":0,"maximum":20})",
@@ -234,30 +200,27 @@ constexpr RequestField<Draft> kChatFields[] = {
      }},
 };
 
-const RequestField<Draft>* Find(Api api, std::string_view name) {
-  using Fields = std::span<const RequestField<Draft>>;
-  const auto* const common = FieldOf(Fields(kCommonFields), name);
-  if (common != nullptr) return common;
-  return FieldOf(api == Api::kChat ? Fields(kChatFields) : Fields(kCompletionFields), name);
+// In the order in which names are looked up.
+std::vector<DraftFields> TablesOf(Api api) {
+  switch (api) {
+    case Api::kCompletions:
+      return {kCompletionFields, kOpenAiFields, kCommonFields};
+    case Api::kChat:
+      return {kChatFields, kOpenAiFields, kCommonFields};
+    case Api::kMessages:
+    case Api::kCountTokens:
+      return {MessagesFields(), kCommonFields};
+    case Api::kResponses:
+      return {ResponsesFields(), kCommonFields};
+  }
+  return {};
 }
 
-void FinishChat(Draft& draft) {
-  CompletionRequest& request = draft.request;
-  if (draft.top_logprobs.value_or(0) > 0 && !draft.has_logprobs) {
-    ThrowInvalid("top_logprobs", Number(*draft.top_logprobs), "nothing without logprobs: true");
+const DraftField* FindIn(std::span<const DraftFields> tables, std::string_view name) {
+  for (const DraftFields fields : tables) {
+    if (const DraftField* const field = FieldOf(fields, name)) return field;
   }
-  if (draft.has_logprobs) request.logprobs = draft.top_logprobs.value_or(0);
-  if (request.echo) ThrowInvalid("echo", "true", "false: chats have no prompt to repeat");
-  if (!request.parses_special_tokens) {
-    ThrowInvalid("parse_special_tokens", "false", "true: templates write special tokens as text");
-  }
-  if (request.tools.may_call()) draft.chat.tools = request.tools.json;
-  FinishTools(request.tools);
-  request.chat_variables = ChatVariables(draft.chat, draft.chat.messages);
-  if (!draft.chat.messages_with_texts.empty()) {
-    request.chat_variables_with_texts = ChatVariables(draft.chat, draft.chat.messages_with_texts);
-  }
-  if (draft.chat.continues_final_message) request.final_message = draft.chat.last_text;
+  return nullptr;
 }
 
 void FinishCompletion(Draft& draft) {
@@ -276,13 +239,16 @@ void FinishCompletion(Draft& draft) {
 void Finish(Draft& draft) {
   CompletionRequest& request = draft.request;
   request.max_tokens = draft.max_tokens;
-  const char* max_name = "max_tokens";
+  std::string_view max_name = draft.max_name;
   if (draft.max_completion_tokens.has_value()) {
     request.max_tokens = draft.max_completion_tokens;
     max_name = "max_completion_tokens";
   }
   if (request.max_tokens == 0 && !request.echo) {
-    ThrowInvalid(max_name, "0", "1 or more; 0 only where echo is true");
+    ThrowInvalid(max_name, "0",
+                 request.api == Api::kResponses || request.api == Api::kMessages
+                     ? "1 or more"
+                     : "1 or more; 0 only where echo is true");
   }
   const int64_t min_tokens = request.params.min_tokens;
   if (request.max_tokens.has_value() && min_tokens > *request.max_tokens) {
@@ -299,10 +265,20 @@ void Finish(Draft& draft) {
     ThrowInvalid("prompt_logprobs", Number(*request.prompt_logprobs),
                  "nothing where echo is true; logprobs has them then");
   }
-  if (request.api == Api::kChat) {
-    FinishChat(draft);
-  } else {
-    FinishCompletion(draft);
+  switch (request.api) {
+    case Api::kCompletions:
+      FinishCompletion(draft);
+      break;
+    case Api::kChat:
+      FinishChat(draft);
+      break;
+    case Api::kMessages:
+    case Api::kCountTokens:
+      FinishMessages(draft);
+      break;
+    case Api::kResponses:
+      FinishResponses(draft);
+      break;
   }
   request.grammar = std::move(draft.grammar.grammar);
   request.grammar_field = std::move(draft.grammar.field);
@@ -311,13 +287,12 @@ void Finish(Draft& draft) {
 }
 
 // The names that an unknown one may have been meant to be.
-std::vector<std::string_view> KnownNames(Api api) {
+std::vector<std::string_view> KnownNames(std::span<const DraftFields> tables) {
   std::vector<std::string_view> names;
-  for (const auto& field : kCommonFields) names.push_back(field.name);
-  if (api == Api::kChat) {
-    for (const auto& field : kChatFields) names.push_back(field.name);
-  } else {
-    for (const auto& field : kCompletionFields) names.push_back(field.name);
+  for (const DraftFields fields : tables) {
+    for (const DraftField& field : fields) {
+      if (!field.schema.empty()) names.push_back(field.name);
+    }
   }
   for (const std::string_view name : GrammarFields()) names.push_back(name);
   for (const std::string_view name : json::kParamNames) names.push_back(name);
@@ -326,16 +301,90 @@ std::vector<std::string_view> KnownNames(Api api) {
 
 }  // namespace
 
+void ReadStop(Draft& to, const RequestValue& value) {
+  std::vector<std::string>& stops = to.request.text.stops;
+  const auto add = [&](std::string stop) {
+    const RequestLimits& limits = to.limits;
+    const std::string size = Number(stop.size()) + " bytes";
+    if (stop.empty()) value.Refuse("an empty text", "texts of one byte or more");
+    if (stop.size() > limits.stop_bytes) {
+      value.Refuse(size, "texts of at most " + Number(limits.stop_bytes) + " bytes");
+    }
+    if (stops.size() >= static_cast<size_t>(limits.stops)) {
+      value.Refuse("a list of more than " + Number(limits.stops) + " texts",
+                   "at most " + Number(limits.stops) + " texts");
+    }
+    stops.push_back(std::move(stop));
+  };
+  if (value.type() == json_type::string) {
+    add(value.Text());
+  } else {
+    value.ForEachValue("a text or a list of texts",
+                       [&](const RequestValue& stop) { add(stop.Text()); });
+  }
+}
+
+void ReadMaxTokens(Draft& to, const RequestValue& value) {
+  to.max_tokens = value.Integer<int64_t>(UpTo(kMostTokens));
+}
+
+void ReadOfChat(Draft& to, const RequestValue& value) { ReadChatField(to.chat, value); }
+void ReadOfTools(Draft& to, const RequestValue& value) { ReadToolField(to.request.tools, value); }
+
+void ReadEffort(Draft& to, const RequestValue& value) {
+  const std::string effort = value.Text();
+  CheckText(effort, value.name(), to.limits.refused_texts);
+  if (effort.empty()) value.Refuse("an empty text", "a text such as low, medium or high");
+  if (effort == "none") {
+    to.reasons = false;
+  } else {
+    AppendQuoted(to.effort, effort);
+  }
+}
+
+// By the variables that templates read: enable_thinking is that of Qwen and GLM, thinking that of
+// DeepSeek and Granite, reasoning_effort that of gpt-oss.
+void SetReasoning(Draft& draft) {
+  if (draft.reasons.has_value()) {
+    const std::string_view value = *draft.reasons ? "true" : "false";
+    SetTemplateField(draft.chat, "enable_thinking", value);
+    SetTemplateField(draft.chat, "thinking", value);
+  }
+  if (!draft.effort.empty()) SetTemplateField(draft.chat, "reasoning_effort", draft.effort);
+}
+
+void FinishChat(Draft& draft) {
+  CompletionRequest& request = draft.request;
+  if (draft.top_logprobs.value_or(0) > 0 && !draft.has_logprobs) {
+    ThrowInvalid("top_logprobs", Number(*draft.top_logprobs), "nothing without logprobs: true");
+  }
+  if (draft.has_logprobs) request.logprobs = draft.top_logprobs.value_or(0);
+  if (request.echo) ThrowInvalid("echo", "true", "false: chats have no prompt to repeat");
+  if (!request.parses_special_tokens) {
+    ThrowInvalid("parse_special_tokens", "false", "true: templates write special tokens as text");
+  }
+  if (request.tools.may_call()) draft.chat.tools = request.tools.json;
+  FinishTools(request.tools);
+  request.thinking_tokens = draft.thinking.tokens;
+  request.thinking_field = std::move(draft.thinking.field);
+  if (draft.thinking.excludes_reasoning) request.tools.includes_reasoning = false;
+  SetReasoning(draft);
+  request.chat_variables = ChatVariables(draft.chat, draft.chat.messages);
+  if (!draft.chat.messages_with_texts.empty()) {
+    request.chat_variables_with_texts = ChatVariables(draft.chat, draft.chat.messages_with_texts);
+  }
+  if (draft.chat.continues_final_message) request.final_message = draft.chat.last_text;
+}
+
 std::vector<FieldSchema> CompletionSchemas(Api api) {
-  using Fields = std::span<const RequestField<Draft>>;
+  const std::vector<DraftFields> tables = TablesOf(api);
   std::vector<FieldSchema> schemas;
-  AddSchemas(api == Api::kChat ? Fields(kChatFields) : Fields(kCompletionFields), schemas);
-  AddSchemas(Fields(kCommonFields), schemas);
+  for (const DraftFields fields : tables) AddSchemas(fields, schemas);
   for (const std::string_view name : GrammarFields()) {
     schemas.push_back({name, R"({"description":"what the output must be"})"});
   }
   for (FieldSchema& param : ParamSchemas()) {
-    if (Find(api, param.name) == nullptr) schemas.push_back(std::move(param));
+    if (FindIn(tables, param.name) == nullptr) schemas.push_back(std::move(param));
   }
   return schemas;
 }
@@ -343,19 +392,20 @@ std::vector<FieldSchema> CompletionSchemas(Api api) {
 CompletionRequest ParseCompletionRequest(Api api, std::string_view body,
                                          const SamplingParams& defaults,
                                          const RequestLimits& limits) {
+  const std::vector<DraftFields> tables = TablesOf(api);
   Draft draft{limits};
   draft.request.api = api;
   draft.request.params = defaults;
   draft.request.adds_special_tokens = api == Api::kCompletions;
-  draft.request.parses_special_tokens = api == Api::kChat;
+  draft.request.parses_special_tokens = IsChat(api);
   draft.chat.refused_texts = limits.refused_texts;
   draft.grammar.max_bytes = limits.grammar_bytes;
   const auto is_known = [&](std::string_view name) {
-    return Find(api, name) != nullptr || json::IsParam(name) || IsGrammarField(name) ||
+    return FindIn(tables, name) != nullptr || json::IsParam(name) || IsGrammarField(name) ||
            IsUnsupported(name) || IsIgnored(name);
   };
   draft.request.unknown = ReadBody(body, is_known, [&](const RequestValue& value) {
-    if (const RequestField<Draft>* const field = Find(api, value.name())) {
+    if (const DraftField* const field = FindIn(tables, value.name())) {
       field->read(draft, value);
     } else if (json::IsParam(value.name())) {
       json::ReadParam(value.name(), value.json(), draft.request.params);
@@ -370,7 +420,7 @@ CompletionRequest ParseCompletionRequest(Api api, std::string_view body,
   for (const std::string& name : draft.chat.unknown) AddUnknown(name, draft.request.unknown);
   for (const std::string& name : draft.grammar.unknown) AddUnknown(name, draft.request.unknown);
   if (limits.refuses_unknown && !draft.request.unknown.empty()) {
-    throw ApiFailure(UnknownField(draft.request.unknown, KnownNames(api)));
+    throw ApiFailure(UnknownField(draft.request.unknown, KnownNames(tables)));
   }
   WithApiErrors([&] { Finish(draft); });
   return std::move(draft.request);

@@ -1,5 +1,5 @@
-// The bodies of /v1/completions and /v1/chat/completions, read and checked as far as that needs no
-// model.
+// The bodies of completions, chats, messages and responses, read and checked as far as that needs
+// no model.
 //
 // The names are OpenAI's, vLLM's, and those of params.def. Fields that are not known are listed, or
 // refused; of a field that comes twice the first one counts; null is as good as absent. What
@@ -27,7 +27,15 @@
 
 namespace sluice::server {
 
-enum class Api : uint8_t { kCompletions, kChat };
+enum class Api : uint8_t {
+  kCompletions,
+  kChat,
+  kMessages,     // Anthropic's: see messages_request.cc
+  kCountTokens,  // of its messages
+  kResponses,    // OpenAI's: see responses_request.cc
+};
+// Whether a template makes the prompt from messages.
+constexpr bool IsChat(Api api) { return api != Api::kCompletions; }
 
 struct RequestLimits {
   int32_t prompts = 128;  // of one request; times n, at most so many choices
@@ -54,7 +62,7 @@ struct CompletionRequest {
   Api api = Api::kCompletions;
   std::string model = {};
   std::vector<PromptInput> prompts = {};  // kCompletions: one or more
-  // kChat: what the template gets, a JSON object: messages with contents that are texts (parts of
+  // Chats: what the template gets, a JSON object: messages with contents that are texts (parts of
   // text are joined), add_generation_prompt, continue_final_message, chat_template_kwargs.
   std::string chat_variables = {};
   // These with the texts of arguments, for templates that cannot do with objects; empty where no
@@ -71,11 +79,14 @@ struct CompletionRequest {
   std::optional<int32_t> prompt_logprobs = {};  // vLLM's; with echo and logprobs, those
   std::optional<int64_t> max_tokens = {};  // or max_completion_tokens; none: to the context's end
   SamplingParams params = {};  // on top of the model's defaults; its logprobs are those above
-  std::optional<OutputGrammar> grammar = {};  // see grammar_fields.h
-  std::string grammar_field = {};             // that its text came from, or that requires it
-  std::string grammar_text_field = {};        // that its text came from, where it is another one
-  ToolRequest tools = {};                     // kChat: see tool_fields.h
-  OutputFormat output = {};                   // what the text is taken apart as
+  std::optional<OutputGrammar> grammar = {};    // see grammar_fields.h
+  std::string grammar_field = {};               // that its text came from, or that requires it
+  std::string grammar_text_field = {};          // that its text came from, where it is another one
+  ToolRequest tools = {};                       // of chats: see tool_fields.h
+  OutputFormat output = {};                     // what the text is taken apart as
+  std::optional<int64_t> thinking_tokens = {};  // of chats: see thinking_fields.h
+  std::string thinking_field = {};              // that they came from
+  std::optional<ThinkingBudget> thinking = {};  // what they mean for the model
   TextOptions text = {};     // stop, include_stop_str_in_output, skip_special_tokens, ...
   bool ignores_end = false;  // ignore_eos
   bool returns_token_ids = false;
@@ -84,6 +95,7 @@ struct CompletionRequest {
   int64_t stream_interval = 1;
   int32_t priority = 0;
   std::optional<int64_t> truncate_prompt_tokens = {};  // vLLM's: the last ones; -1: as many as fit
+  std::string echo_members = {};                       // kResponses: JSON, a comma after each
   std::vector<std::string> unknown = {};               // fields that were ignored, 64 at the most
 };
 

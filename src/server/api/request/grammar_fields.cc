@@ -161,6 +161,7 @@ void ReadStructuredOutputs(GrammarInput& to, const RequestValue& value) {
 // --- OpenAI ------------------------------------------------------------------------------------
 
 struct ResponseFormat {
+  bool is_flat = false;
   std::string type = {};
   bool has_json_schema = false;
   std::optional<std::string> schema = {};
@@ -246,13 +247,13 @@ void SetFormat(GrammarInput& to, const RequestValue& value, ResponseFormat& form
                {.kind = GrammarKind::kJsonSchema, .text = *std::move(format.schema)});
   }
   if (format.type == "json_object") return Set(to, value.name(), {});
+  if (format.is_flat) ThrowInvalid(Member(value, "schema"), "", kSchema);
   const std::string field = Member(value, "json_schema");
   ThrowInvalid(format.has_json_schema ? field + ".schema" : field, "",
                format.has_json_schema ? kSchema : "an object with name and schema");
 }
 
-void ReadResponseFormat(GrammarInput& to, const RequestValue& value) {
-  ResponseFormat format;
+void ReadFormat(GrammarInput& to, const RequestValue& value, ResponseFormat format) {
   ReadObject(to, value, [&](std::string_view field, const RequestValue& part) {
     if (field == "type") {
       format.type = part.Text();
@@ -267,6 +268,10 @@ void ReadResponseFormat(GrammarInput& to, const RequestValue& value) {
       ReadStructures(to, part, format.structures);
     } else if (field == "triggers") {
       AppendJson(part, format.triggers);
+    } else if (format.is_flat && (field == "name" || field == "description")) {
+      part.Text();
+    } else if (format.is_flat && field == "strict") {
+      part.Boolean();
     } else {
       return false;
     }
@@ -284,12 +289,16 @@ bool IsGrammarField(std::string_view name) {
 }
 
 void ReadGrammarField(GrammarInput& to, const RequestValue& value) {
-  if (value.name() == "response_format") return ReadResponseFormat(to, value);
+  if (value.name() == "response_format") return ReadFormat(to, value, {});
   if (value.name() == "structured_outputs") return ReadStructuredOutputs(to, value);
   // An empty text is none: clients send it as a default.
   if (json::Trimmed(value.json().raw_json_token()) == R"("")") return value.Skip();
   const auto* const source = std::ranges::find(kFields, value.name(), &Source::name);
   Set(to, value.name(), ReadContent(source->content, value));
+}
+
+void ReadFlatFormat(GrammarInput& to, const RequestValue& value) {
+  ReadFormat(to, value, {.is_flat = true});
 }
 
 }  // namespace sluice::server

@@ -32,5 +32,8 @@ std::span<const std::string_view> GrammarFields();
 bool IsGrammarField(std::string_view name);
 // Throws ApiFailure and Error; a second grammar is an error with the names of both.
 void ReadGrammarField(GrammarInput& to, const RequestValue& value);
+// A format as response_format has it, with the members of json_schema in itself:
+// {"type": "json_schema", "name", "schema", "strict"}.
+void ReadFlatFormat(GrammarInput& to, const RequestValue& value);
 
 }  // namespace sluice::server

@@ -47,6 +47,15 @@ class RequestValue : public json::ValueReader {
 // is no JSON in it, or deeper than 64 levels, is an error.
 void AppendJson(const RequestValue& value, std::string& out);
 
+// use(value): of an object or a list that AppendJson has written.
+template <typename Use>
+void ReadAgain(std::string_view name, std::string_view json, Use use) {
+  simdjson::ondemand::parser parser;
+  const simdjson::padded_string padded(json);
+  auto document = json::Get(parser.iterate(padded));
+  use(RequestValue(name, json::Get(document.get_value())));
+}
+
 // Code that answers a client throws ApiFailures; code that reads throws Errors.
 template <typename Body>
 auto WithApiErrors(Body body) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "server/api/json_text.h"
+#include "server/api/request/unsupported.h"
 #include "support/number.h"
 
 namespace sluice::server {
@@ -17,14 +18,17 @@ using json::json_type;
 constexpr std::string_view kChoices =
     R"(none, auto, required or {"type": "function", "function": {"name": ...}})";
 
-std::string Shown(dom::element value) {
-  constexpr size_t kLongest = 60;
-  std::string shown = simdjson::minify(value);
-  if (shown.size() > kLongest) shown = shown.substr(0, kLongest - 3) + "...";
+constexpr size_t kMostShown = 60;
+
+// The part that an error shows.
+std::string ShownText(std::string shown) {
+  if (shown.size() > kMostShown) shown = shown.substr(0, kMostShown - 3) + "...";
   return std::all_of(shown.begin(), shown.end(), [](char c) { return c >= ' ' && c < 127; })
              ? shown
              : "a value";
 }
+
+std::string Shown(dom::element value) { return ShownText(simdjson::minify(value)); }
 
 // The text of a member; empty where it is absent or null.
 std::string TextOf(dom::object object, std::string_view key, const std::string& name) {
@@ -47,31 +51,56 @@ void CheckType(dom::object object, const std::string& name) {
   if (type != "function") ThrowInvalid(name, type.empty() ? "" : ToText(type), "\"function\"");
 }
 
-Tool ReadTool(dom::object object, const std::string& place) {
-  CheckType(object, place + ".type");
-  const std::string name = place + ".function";
-  const dom::object function = ObjectOf(object, "function", name);
-  Tool tool = {.name = TextOf(function, "name", name + ".name")};
-  if (tool.name.empty()) ThrowInvalid(name + ".name", "", "1 to 64 letters, digits, _ and -");
+// place: of the tool.
+Tool ReadFunction(dom::object function, const std::string& place, std::string_view parameters_key,
+                  const ToolFieldNames& names) {
+  const std::string name = place + std::string(names.name);
+  Tool tool = {.name = TextOf(function, "name", name)};
+  if (tool.name.empty()) ThrowInvalid(name, "", "1 to 64 letters, digits, _ and -");
   dom::element parameters;
-  if (function["parameters"].get(parameters) == simdjson::SUCCESS && !parameters.is_null()) {
+  if (function[parameters_key].get(parameters) == simdjson::SUCCESS && !parameters.is_null()) {
+    const std::string field = place + std::string(names.parameters);
     if (!parameters.is_object()) {
-      ThrowInvalid(name + ".parameters", Shown(parameters), "a JSON schema of an object");
+      ThrowInvalid(field, Shown(parameters), "a JSON schema of an object");
     }
     dom::element type;
     if (parameters["type"].get(type) == simdjson::SUCCESS &&
         (!type.is_string() || std::string_view(type) != "object")) {
-      ThrowInvalid(name + ".parameters.type", Shown(type), "\"object\"");
+      ThrowInvalid(field + ".type", Shown(type), "\"object\"");
     }
     tool.parameters = simdjson::minify(parameters);
     if (tool.parameters == "{}") tool.parameters.clear();
   }
   dom::element strict;
   if (function["strict"].get(strict) == simdjson::SUCCESS && !strict.is_null()) {
-    if (!strict.is_bool()) ThrowInvalid(name + ".strict", Shown(strict), "true or false");
+    if (!strict.is_bool()) {
+      ThrowInvalid(place + std::string(names.strict), Shown(strict), "true or false");
+    }
     tool.is_strict = bool(strict);
   }
   return tool;
+}
+
+Tool ReadTool(dom::object object, const std::string& place) {
+  CheckType(object, place + ".type");
+  const dom::object function = ObjectOf(object, "function", place + ".function");
+  return ReadFunction(function, place, "parameters", {});
+}
+
+// As a template gets it.
+std::string JsonOfFlat(dom::object object, const std::string& place, std::string_view key) {
+  std::string json = R"({"type":"function","function":{"name":)";
+  AppendQuoted(json, TextOf(object, "name", place + ".name"));
+  dom::element description;
+  if (object["description"].get(description) == simdjson::SUCCESS && !description.is_null()) {
+    json.append(R"(,"description":)");
+    AppendQuoted(json, TextOf(object, "description", place + ".description"));
+  }
+  dom::element parameters;
+  if (object[key].get(parameters) == simdjson::SUCCESS && !parameters.is_null()) {
+    json.append(R"(,"parameters":)").append(simdjson::minify(parameters));
+  }
+  return json.append("}}");
 }
 
 // What a value has, to be read as often as is needed.
@@ -108,20 +137,26 @@ class Parsed {
   dom::element root_;
 };
 
-void ReadTools(ToolRequest& to, const RequestValue& value) {
-  Parsed parsed(value);
+// read(object, place): gives a Tool.
+template <typename Read>
+void ReadEach(ToolRequest& to, std::string_view field, Parsed& parsed, Read read) {
   if (parsed.json().size() > kMostToolBytes) {
     ThrowInvalid("tools", Number(parsed.json().size()) + " bytes",
                  "at most " + Number(kMostToolBytes) + " bytes");
   }
-  parsed.ForEachObject(value.name(), [&](dom::object object, const std::string& place) {
+  parsed.ForEachObject(field, [&](dom::object object, const std::string& place) {
     if (to.tools.size() == kMostTools) {
       ThrowInvalid("tools", "a list of more than " + Number(kMostTools),
                    "at most " + Number(kMostTools) + " tools");
     }
-    to.tools.push_back(ReadTool(object, place));
+    to.tools.push_back(read(object, place));
   });
-  CheckTools(to.tools, "function.name");
+  CheckTools(to.tools, to.names.name.substr(1));
+}
+
+void ReadTools(ToolRequest& to, const RequestValue& value) {
+  Parsed parsed(value);
+  ReadEach(to, value.name(), parsed, ReadTool);
   if (!to.tools.empty()) to.json = std::move(parsed.json());
 }
 
@@ -159,13 +194,7 @@ std::string ArgumentsOf(dom::object function, const std::string& name) {
   if (arguments.get(text) != simdjson::SUCCESS) {
     ThrowInvalid(name, Shown(arguments), "an object, or its text");
   }
-  if (text.empty()) return "{}";
-  dom::parser parser;
-  dom::element parsed;
-  const bool is_object =
-      parser.parse(text.data(), text.size()).get(parsed) == simdjson::SUCCESS && parsed.is_object();
-  if (!is_object) ThrowInvalid(name, Shown(arguments), "an object, or its text");
-  return simdjson::minify(parsed);
+  return ArgumentsOfText(text, name);
 }
 
 }  // namespace
@@ -184,18 +213,69 @@ void ReadToolField(ToolRequest& to, const RequestValue& value) {
   }
 }
 
+void ReadFlatTools(ToolRequest& to, const RequestValue& value, const FlatTools& flat) {
+  Parsed parsed(value);
+  to.names = flat.names;
+  std::string json;
+  ReadEach(to, value.name(), parsed, [&](dom::object object, const std::string& place) {
+    const std::string type = TextOf(object, "type", place + ".type");
+    if (!type.empty() && type != flat.type) {
+      ThrowUnsupported(place + ".type", type,
+                       "the server runs no tools; its clients run their own, which have a name "
+                       "and a schema");
+    }
+    Tool tool = ReadFunction(object, place, flat.parameters_key, flat.names);
+    json.append(json.empty() ? "[" : ",").append(JsonOfFlat(object, place, flat.parameters_key));
+    return tool;
+  });
+  if (!to.tools.empty()) to.json = json.append("]");
+}
+
 void FinishTools(ToolRequest& tools) {
   if (tools.choice != CallChoice::kRequired) return;
   if (tools.tools.empty()) ThrowInvalid("tools", "", "one tool or more with this tool_choice");
   if (tools.named.empty()) return;
   const auto found = std::ranges::find(tools.tools, tools.named, &Tool::name);
   if (found == tools.tools.end()) {
-    ThrowInvalid("tool_choice.function.name", ToText(std::string_view(tools.named)),
+    ThrowInvalid(tools.names.choice, ToText(std::string_view(tools.named)),
                  "the name of one of the tools");
   }
   tools.first = static_cast<size_t>(found - tools.tools.begin());
   tools.tools = {*found};
   tools.is_parallel = false;
+}
+
+std::string ArgumentsOfText(std::string_view text, const std::string& name) {
+  if (text.empty()) return "{}";
+  dom::parser parser;
+  dom::element parsed;
+  const bool is_object =
+      parser.parse(text.data(), text.size()).get(parsed) == simdjson::SUCCESS && parsed.is_object();
+  if (!is_object) {
+    std::string quoted;
+    AppendQuoted(quoted, text.substr(0, kMostShown + 1));
+    ThrowInvalid(name, ShownText(std::move(quoted)), "an object, or its text");
+  }
+  return simdjson::minify(parsed);
+}
+
+void AppendCall(MessageCalls& calls, std::string_view id, std::string_view tool,
+                std::string_view arguments) {
+  std::string call = calls.with_objects.empty() ? R"([{"id":)" : R"(,{"id":)";
+  AppendQuoted(call, id);
+  call.append(R"(,"type":"function","function":{"name":)");
+  AppendQuoted(call, tool);
+  call.append(R"(,"arguments":)");
+  calls.with_objects.append(call).append(arguments).append("}}");
+  calls.with_texts.append(call);
+  AppendQuoted(calls.with_texts, arguments);
+  calls.with_texts.append("}}");
+}
+
+void EndCalls(MessageCalls& calls) {
+  if (calls.with_objects.empty()) return;
+  calls.with_objects.push_back(']');
+  calls.with_texts.push_back(']');
 }
 
 MessageCalls ReadToolCalls(const RequestValue& value) {
@@ -207,20 +287,10 @@ MessageCalls ReadToolCalls(const RequestValue& value) {
     const dom::object function = ObjectOf(object, "function", name);
     const std::string tool = TextOf(function, "name", name + ".name");
     if (tool.empty()) ThrowInvalid(name + ".name", "", "the name of a tool");
-    std::string call = calls.with_objects.empty() ? R"([{"id":)" : R"(,{"id":)";
-    AppendQuoted(call, TextOf(object, "id", place + ".id"));
-    call.append(R"(,"type":"function","function":{"name":)");
-    AppendQuoted(call, tool);
-    call.append(R"(,"arguments":)");
-    const std::string arguments = ArgumentsOf(function, name + ".arguments");
-    calls.with_objects.append(call).append(arguments).append("}}");
-    calls.with_texts.append(call);
-    AppendQuoted(calls.with_texts, arguments);
-    calls.with_texts.append("}}");
+    AppendCall(calls, TextOf(object, "id", place + ".id"), tool,
+               ArgumentsOf(function, name + ".arguments"));
   });
-  if (calls.with_objects.empty()) return calls;
-  calls.with_objects.push_back(']');
-  calls.with_texts.push_back(']');
+  EndCalls(calls);
   return calls;
 }
 

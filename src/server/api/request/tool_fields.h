@@ -23,6 +23,14 @@ inline constexpr size_t kMostToolBytes = size_t{1} << 20;  // of the JSON of all
 
 enum class CallChoice : uint8_t { kNone, kAuto, kRequired };
 
+// What errors call the parts of a tool: after "tools[0]", and of the choice.
+struct ToolFieldNames {
+  std::string_view name = ".function.name";
+  std::string_view parameters = ".function.parameters";
+  std::string_view strict = ".function.strict";
+  std::string_view choice = "tool_choice.function.name";
+};
+
 struct ToolRequest {
   std::vector<Tool> tools = {};  // that may be called
   size_t first = 0;              // the number of the first of these in the request
@@ -32,12 +40,22 @@ struct ToolRequest {
   bool is_parallel = true;
   bool includes_reasoning = true;
   bool separates_reasoning = true;
+  ToolFieldNames names = {};
 
   bool may_call() const { return !tools.empty() && choice != CallChoice::kNone; }
 };
 
 // Reads the field of that name. Throws ApiFailure and Error.
 void ReadToolField(ToolRequest& to, const RequestValue& value);
+// Reads tools without an object `function`, and gives templates the same ones with it:
+// {"type", "name", "description", `parameters_key`, "strict"}. A type is `type`, or absent.
+struct FlatTools {
+  std::string_view type;
+  std::string_view parameters_key;
+  ToolFieldNames names;
+};
+void ReadFlatTools(ToolRequest& to, const RequestValue& value, const FlatTools& flat);
+
 // When all fields are read: a choice without tools, or of none of them, is an error.
 void FinishTools(ToolRequest& tools);
 
@@ -48,5 +66,13 @@ struct MessageCalls {
   std::string with_texts = {};
 };
 MessageCalls ReadToolCalls(const RequestValue& value);
+// Adds one; arguments: an object.
+void AppendCall(MessageCalls& calls, std::string_view id, std::string_view tool,
+                std::string_view arguments);
+// After the last one of a message.
+void EndCalls(MessageCalls& calls);
+// The arguments of a call that come as the text of an object: without white space. Throws
+// ApiFailure naming `name`.
+std::string ArgumentsOfText(std::string_view text, const std::string& name);
 
 }  // namespace sluice::server

@@ -23,6 +23,7 @@ struct Unsupported {
 constexpr std::string_view kNoCalls = "chats have tools and tool_choice";
 constexpr std::string_view kOneModel = "the server has one model, without adapters";
 constexpr std::string_view kNoThinking = "chat_template_kwargs has what the chat template reads";
+constexpr std::string_view kChatsThink = "a budget of tokens for reasoning is for chats";
 constexpr std::string_view kUseMaxTokens = "max_tokens does it";
 constexpr Unsupported kUnsupported[] = {
     // OpenAI's
@@ -31,7 +32,7 @@ constexpr Unsupported kUnsupported[] = {
     {.name = "functions", .hint = kNoCalls},
     {.name = "max_output_tokens", .hint = kUseMaxTokens},
     {.name = "modalities", .hint = R"(only ["text"] is)", .neutral_text = "text"},
-    {.name = "reasoning", .hint = kNoThinking, .neutral_text = "none", .inner = "effort"},
+    {.name = "reasoning", .hint = kChatsThink, .neutral_text = "none", .inner = "effort"},
     {.name = "reasoning_effort", .hint = kNoThinking, .neutral_text = "none"},
     {.name = "suffix", .hint = "a model continues its prompt"},
     {.name = "tool_choice", .hint = kNoCalls, .neutral_text = "none", .other_text = "auto"},
@@ -40,6 +41,9 @@ constexpr Unsupported kUnsupported[] = {
      .hint = "the prompt may say how long it shall be",
      .neutral_text = "medium"},
     {.name = "web_search_options", .hint = "nothing is searched", .is_asked_for_by_empty = true},
+    // Anthropic's
+    {.name = "container", .hint = "the server runs no tools"},
+    {.name = "mcp_servers", .hint = "the server runs no tools; tools has those of clients"},
     // vLLM's, SGLang's, and those of text-generation-inference
     {.name = "bad_words", .hint = "bad_words_token_ids takes lists of token ids"},
     {.name = "chat_template", .hint = "the model's own is used"},
@@ -66,9 +70,10 @@ constexpr Unsupported kUnsupported[] = {
     {.name = "session_params", .hint = "a request has its whole prompt"},
     {.name = "stop_regex", .hint = "stop takes texts"},
     {.name = "stop_sequences", .hint = "stop does it"},
-    {.name = "thinking", .hint = kNoThinking, .neutral_text = "disabled", .inner = "type"},
-    {.name = "thinking_budget", .hint = kNoThinking},
-    {.name = "thinking_token_budget", .hint = kNoThinking},
+    {.name = "thinking", .hint = kChatsThink, .neutral_text = "disabled", .inner = "type"},
+    {.name = "thinking_budget", .hint = kChatsThink, .neutral = -1},
+    {.name = "thinking_budget_tokens", .hint = kChatsThink, .neutral = -1},
+    {.name = "thinking_token_budget", .hint = kChatsThink, .neutral = -1},
     {.name = "use_beam_search", .hint = "n gives independent outputs"},
     {.name = "vllm_xargs", .hint = "the engine has no such extensions"},
     // llama.cpp's
@@ -84,7 +89,9 @@ constexpr Unsupported kUnsupported[] = {
     {.name = "n_predict", .hint = kUseMaxTokens},
     {.name = "n_probs", .hint = "logprobs does it", .neutral = 0},
     {.name = "post_sampling_probs", .hint = R"(logprobs_mode = "processed_logprobs" does it)"},
-    {.name = "reasoning_budget", .hint = kNoThinking, .neutral = -1},
+    {.name = "reasoning_budget", .hint = kChatsThink, .neutral = -1},
+    {.name = "reasoning_budget_message", .hint = "reasoning ends with its marker alone"},
+    {.name = "reasoning_budget_tokens", .hint = kChatsThink, .neutral = -1},
     {.name = "repeat_last_n", .hint = "repetition_penalty sees the whole text", .neutral = -1},
     {.name = "repeat_penalty", .hint = "repetition_penalty does it", .neutral = 1},
     {.name = "return_tokens", .hint = "return_token_ids gives the ids"},
@@ -150,18 +157,29 @@ bool HasEffect(const Unsupported& row, const RequestValue& value) {
   return true;
 }
 
-}  // namespace
-
-bool IsUnsupported(std::string_view name) { return Find(name) != nullptr; }
-
-void RefuseUnsupported(const RequestValue& value) {
-  const Unsupported& row = *Find(value.name());
+void Refuse(const Unsupported& row, const RequestValue& value) {
   if (!HasEffect(row, value)) return;
   std::string message(row.name);
   message.append(" is not supported: ").append(row.hint);
   throw ApiFailure({.message = std::move(message),
                     .param = std::string(row.name),
                     .code = "unsupported_parameter"});
+}
+
+}  // namespace
+
+bool IsUnsupported(std::string_view name) { return Find(name) != nullptr; }
+
+void RefuseUnsupported(const RequestValue& value) { Refuse(*Find(value.name()), value); }
+
+void RefuseUnsupported(const RequestValue& value, std::string_view hint, double neutral) {
+  Refuse({.name = value.name(), .hint = hint, .neutral = neutral}, value);
+}
+
+void ThrowUnsupported(const std::string& name, std::string_view value, std::string_view hint) {
+  std::string message = name + " = " + RequestValue::Quoted(value) + " is not supported: ";
+  throw ApiFailure(
+      {.message = message.append(hint), .param = name, .code = "unsupported_parameter"});
 }
 
 bool IsIgnored(std::string_view name) {

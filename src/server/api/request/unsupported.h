@@ -3,6 +3,7 @@
 // have no effect (null, false, empty, a penalty of 1) they are passed over.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "server/api/request/request_value.h"
@@ -12,6 +13,11 @@ namespace sluice::server {
 bool IsUnsupported(std::string_view name);
 // Throws ApiFailure with the code unsupported_parameter.
 void RefuseUnsupported(const RequestValue& value);
+// A field of one API, with what does it there; `neutral` has no effect.
+void RefuseUnsupported(const RequestValue& value, std::string_view hint, double neutral = 0);
+// name = "value" is not supported: hint
+[[noreturn]] void ThrowUnsupported(const std::string& name, std::string_view value,
+                                   std::string_view hint);
 
 // Fields that change nothing here.
 bool IsIgnored(std::string_view name);

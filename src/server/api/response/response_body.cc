@@ -2,6 +2,8 @@
 
 #include "server/api/response/chat_parts.h"
 #include "server/api/response/choice_json.h"
+#include "server/api/response/item_events.h"
+#include "server/api/response/message_events.h"
 
 namespace sluice::server {
 namespace {
@@ -42,6 +44,10 @@ void AppendChoice(std::string& out, const ResponseHead& head, const WholeChoice&
 
 std::string CompletionBody(const ResponseHead& head, std::span<const WholeChoice> choices,
                            const Usage& usage, const Tokenizer& tokenizer) {
+  if (head.api == Api::kMessages || head.api == Api::kResponses) {
+    const auto body = head.api == Api::kMessages ? MessageBody : ResponseBody;
+    return body(head, choices.front().content, choices.front().end, usage);
+  }
   std::string out = HeadJson(head, false);
   out.append(R"("choices":[)");
   for (const WholeChoice& choice : choices) {

@@ -1,4 +1,4 @@
-// A whole response to /v1/completions or /v1/chat/completions.
+// A whole response, in the form of its API.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,7 @@ struct WholeChoice {
 // response's, as vLLM has it.
 //
 // {"id", "object", "created", "model", "system_fingerprint", "seed", "choices": [...], "usage"}
+// Of messages and responses: see MessageBody and ResponseBody.
 std::string CompletionBody(const ResponseHead& head, std::span<const WholeChoice> choices,
                            const Usage& usage, const Tokenizer& tokenizer);
 

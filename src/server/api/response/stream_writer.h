@@ -23,13 +23,14 @@ namespace sluice::server {
 
 struct ResponseHead {
   Api api = Api::kCompletions;
-  std::string id = {};  // "cmpl-...", "chatcmpl-..."
+  std::string id = {};  // "cmpl-...", "chatcmpl-...", "msg_...", "resp_..."
   int64_t created = 0;  // seconds since 1970
   std::string model = {};
   // The seed in use, which every response reports: of the first choice; it gives the others too.
   std::optional<uint64_t> seed = {};
   // As the request has it: text_offset does not count what is not in the text.
   bool skips_special_tokens = true;
+  std::string echo_members = {};  // kResponses: see CompletionRequest
 };
 
 // What the body of a response begins with, up to the name of its next member. A chunk's

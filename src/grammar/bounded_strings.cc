@@ -1,0 +1,108 @@
+#include "grammar/bounded_strings.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "support/number.h"
+
+namespace sluice::grammar {
+namespace {
+
+constexpr std::string_view kCharacter = R"([^\0-\x1f\"\\])";
+constexpr std::string_view kIs = " ::= ";
+constexpr std::string_view kCharacters = "_characters";
+constexpr std::string_view kAllowing = R"((([^\"\\\r\n])))";  // the engine's rule for a character
+// What may come after a string of JSON, for tokens that end one and go on.
+constexpr std::string_view kAfter = R"( (=([ \n\r\t,}\]:])))";
+
+// Strings of which so many characters are to come at least and at most.
+struct Bounds {
+  int64_t least = 0;
+  int64_t most = 0;
+  friend auto operator<=>(const Bounds&, const Bounds&) = default;
+};
+
+bool Skip(std::string_view prefix, std::string_view& text) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+std::optional<int64_t> Take(std::string_view& text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number < 0) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return number;
+}
+
+// Of a line such as NAME ::= (("\"" NAME_characters{1, 20} "\"")).
+std::optional<Bounds> BoundsOf(std::string_view name, std::string_view rule) {
+  if (!Skip(R"((("\"" )", rule) || !Skip(name, rule) || !Skip(kCharacters, rule)) return {};
+  if (!Skip("{", rule)) return {};
+  const std::optional<int64_t> least = Take(rule);
+  if (!least.has_value() || !Skip(", ", rule)) return {};
+  const std::optional<int64_t> most = Take(rule);
+  if (!most.has_value() || rule != R"(} "\"")))" || *least > *most) return {};
+  return Bounds{*least, *most};
+}
+
+std::string NameOf(const Bounds& bounds) {
+  return "sluice_text_" + Number(bounds.least) + "_" + Number(bounds.most);
+}
+
+Bounds Next(const Bounds& bounds) {
+  return {std::max<int64_t>(bounds.least - 1, 0), bounds.most - 1};
+}
+
+void WriteRest(const Bounds& bounds, AfterString after, std::string& rules) {
+  rules.append(NameOf(bounds)).append(kIs).append("(");
+  if (bounds.least == 0) rules.append(R"(("\""))");
+  if (bounds.least == 0 && bounds.most > 0) rules.append(" | ");
+  if (bounds.most > 0) {
+    rules.append("(").append(kCharacter).append(" ").append(NameOf(Next(bounds))).append(")");
+  }
+  rules.append(")").append(after == AfterString::kJson ? kAfter : "").append("\n");
+}
+
+}  // namespace
+
+bool RewriteBoundedStrings(AfterString after, std::string& rules) {
+  std::string written;
+  std::set<Bounds> rests;
+  std::set<std::string, std::less<>> unused;
+  bool has_changed = false;
+  std::string_view left = rules;
+  while (!left.empty()) {
+    const std::string_view line = left.substr(0, std::min(left.find('\n'), left.size()));
+    left.remove_prefix(std::min(line.size() + 1, left.size()));
+    const size_t at = line.find(kIs);
+    const std::string_view name = line.substr(0, std::min(at, line.size()));
+    const std::string_view rule =
+        at == std::string_view::npos ? std::string_view() : line.substr(at + kIs.size());
+    if (name.ends_with(kCharacters) && rule == kAllowing) {
+      has_changed = true;
+      if (unused.contains(name)) continue;
+      written.append(name).append(kIs).append("((").append(kCharacter).append("))\n");
+      continue;
+    }
+    const std::optional<Bounds> bounds = BoundsOf(name, rule);
+    if (!bounds.has_value() || bounds->most > kLongestChain) {
+      written.append(line).append("\n");
+      continue;
+    }
+    has_changed = true;
+    unused.insert(std::string(name).append(kCharacters));
+    written.append(name).append(kIs).append(R"((("\"" )").append(NameOf(*bounds)).append("))\n");
+    for (Bounds rest = *bounds; rests.insert(rest).second && rest.most > 0;) rest = Next(rest);
+  }
+  if (!has_changed) return false;
+  for (const Bounds& rest : rests) WriteRest(rest, after, written);
+  rules = std::move(written);
+  return true;
+}
+
+}  // namespace sluice::grammar
