@@ -48,6 +48,15 @@ class Pages(unittest.TestCase):
         text = "## One\n| page | |\n|---|---|\n| [a](a.md) | [b](b.md) |\n"
         self.assertEqual(unlisted(["docs/a.md", "docs/b.md"], text), ["docs/b.md"])
 
+    def test_the_sidebar_has_every_kind_of_page(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trees = stage.Site(ROOT, Path(folder) / "source").navigation()
+        wanted = (":caption: Start\n", ":caption: Guides\n", ":caption: Concepts\n", ":caption: Reference\n",
+                  ":caption: Benchmarks\n", "/research/index\n", "/notes/index\n", ":caption: Contributing\n",
+                  "/glossary\n", "FAQ </faq>\n", "/troubleshooting\n", "/SECURITY\n")
+        self.assertEqual([name for name in wanted if name not in trees], [])
+        self.assertEqual(sorted(wanted, key=trees.index), list(wanted))
+
     def test_messages_of_troubleshooting_are_those_of_the_code(self):
         files = stage.git(ROOT, "ls-files", *CODE)
         # A message is often several literals, one after the other.
