@@ -132,7 +132,7 @@ TEST(ThinkingBudget, EndsReasoningAfterAsManyTokens) {
 }
 
 // The model's own end, in whatever tokens, and one that the budget cuts: the text has one end, at
-// most so many tokens before it, and the answer is what the script goes on with.
+// most that number of tokens before it, and the answer is what the script goes on with.
 TEST(ThinkingBudget, HoldsForEveryPartitionOfTheEnd) {
   for (const Texts& parts : Partitions(kEnd)) {
     const Texts script = Joined({"a", "b"}, parts);

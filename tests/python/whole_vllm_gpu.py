@@ -8,7 +8,7 @@ Requests with all kinds of parameters join and leave, their prompts come in piec
 preempted. The logits of each step are kept in each worker, and a sluice.Sampler on the CPU gets
 each request's own: its tokens and log-probabilities have to be those that vLLM was given, bit for
 bit. Then some requests come that only vLLM's own sampler serves.
---soak: so many requests join, leave and are aborted, of which one in a hundred is given again.
+--soak: this number of requests join, leave and are aborted; one in a hundred is given again.
 --alone: requests alone, then each in a batch of that size, in vLLM's batch-invariant mode: the same
 tokens from end to end.
 Fails with an assertion; says what it ran.

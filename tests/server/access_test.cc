@@ -38,7 +38,7 @@ TEST(Access, FindsEachKeyAndNothingElse) {
   EXPECT_EQ(access.FindKey(HttpRequest{}), std::nullopt);
 }
 
-// Clients of Anthropic's API send it so; some have a token of another service beside it.
+// Clients of Anthropic's API send it so; some have a token of another service as well.
 TEST(Access, FindsAKeyInXApiKey) {
   const Access access({"first", "second-key"}, {});
   EXPECT_EQ(access.FindKey(With("x-api-key", "second-key")), 1u);

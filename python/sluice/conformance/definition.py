@@ -2,7 +2,7 @@
 
 Samplers that are both right differ in four rules, which a Convention names. A mass that is within
 `doubt` of the boundary leaves the token there open: sums of float32, as most samplers make them, are
-off by some 1e-6, and that is told apart from a wrong set.
+off by some 1e-6, which is not a wrong set.
 """
 
 import itertools

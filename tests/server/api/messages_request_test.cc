@@ -140,7 +140,8 @@ TEST(MessagesRequest, ThinkingIsWhatTemplatesRead) {
   EXPECT_EQ(variables(R"(,"thinking":{"type":"adaptive"})").find("thinking"), std::string::npos);
   const std::string_view budget = R"(,"thinking":{"type":"enabled","budget_tokens":1024})";
   EXPECT_EQ(Parsed(kOne, budget).thinking_tokens, 1024);
-  EXPECT_TRUE(Parsed(kOne, budget).thinking_field.empty());  // no fault where a model has no reasoning
+  EXPECT_TRUE(
+      Parsed(kOne, budget).thinking_field.empty());  // no fault where a model has no reasoning
   EXPECT_FALSE(Parsed(kOne, R"(,"thinking":{"type":"disabled","budget_tokens":9})")
                    .thinking_tokens.has_value());
   // The template's own variables count more.
