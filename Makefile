@@ -111,6 +111,14 @@ plots: ## draw docs/img/ from bench/results/
 	  --only model=8b-128256 --only task=k50-p0.9 --only batch=8,32 --label batch,peer \
 	  --only peer=sluice,sluice-requests,flashinfer-joint,flashinfer-k-first-rows,vllm-triton,torch-sort \
 	  --linear --value gap_percent --unit " %" --axis "percent of a step that samples nothing"
+	scripts/plot_bench.py $(RESULTS)/vllm-steps-h200.json --output docs/img/vllm-steps.svg \
+	  --title "Milliseconds of a decode step of vLLM, 8B, 256 requests, by what they ask for" --only batch=256 \
+	  --label task,sampler --grouped --value engine_step_us/1000 --decimals 2 --linear \
+	  --axis "milliseconds between the steps of the engine" --ours "with Sluice's plug-in" --others "vLLM's sampler"
+	scripts/plot_bench.py $(RESULTS)/front-vllm-h200.json --output docs/img/front-vllm.svg \
+	  --title "Tokens a second of one vLLM engine, by its front end" \
+	  --label streams,front --grouped --median --value tokens_s --decimals 0 --linear \
+	  --axis "tokens a second" --ours "sluice serve" --others "vLLM's own"
 	@if [ -f $(RESULTS)/select-peers-python.json ]; then \
 	  scripts/plot_bench.py $(RESULTS)/select-peers-python.json --peers \
 	    --title "Sampling from Python on one core: microseconds of each library" \

@@ -12,6 +12,7 @@ import argparse
 import html
 import json
 import math
+import statistics
 import sys
 from pathlib import Path
 
@@ -27,8 +28,12 @@ STYLE = """<style>
 NAMES = {"sluice": "Sluice", "sluice-requests": "Sluice, DeviceSampler",
          "flashinfer-joint": "FlashInfer, joint filter",
          "flashinfer-k-first-rows": "FlashInfer, a k a row", "vllm-triton": "vLLM, Triton",
-         "torch-sort": "torch, sort", "skipped": "no sampler"}
-SHOWN = {"vocab": "V = ", "batch": "batch ", "threads": "threads: "}
+         "torch-sort": "torch, sort", "skipped": "no sampler",
+         "k50 p.95": "k = 50, p = 0.95", "p.95": "p = 0.95", "k50 p.95 seeded": "k = 50, p = 0.95, seeds",
+         "penalties, min-p, bias, seeded": "+ penalties, min-p, bias", "logprobs 20": "20 log-probabilities",
+         "vLLM, Rust front end": "vLLM's Rust front end"}
+SHOWN = {"vocab": "V = ", "batch": "batch ", "threads": "threads: ", "streams": "streams: "}
+MAKERS = ("peer", "sampler", "front")  # fields that name what a row was measured with
 KEYS = ("task", "backend", "algorithm", "dtype", "distribution", "cache", "vocab", "batch", "threads")
 
 
@@ -53,27 +58,39 @@ def number(row, value, is_peer=False):
 
 def label_of(row, keys):
     names = [row.get("algorithm") or row.get("peer")] if row["bench"] == "algorithms" else []
-    names += [(SHOWN.get(key, "") if key == "batch" else "") + str(row[key]) for key in keys
+    names += [(SHOWN.get(key, "") if key in ("batch", "streams") else "") + str(row[key]) for key in keys
               if row.get(key) not in (None, "")]
     return ", ".join(NAMES.get(name, name) for name in names)
 
 
+def grouped(rows, keys):
+    """The rows by their keys, the first key first: numbers ascend, words keep the order of the file."""
+    first = {key: list(dict.fromkeys(row.get(key) for row in rows)) for key in keys}
+    return sorted(rows, key=lambda row: [row[key] if isinstance(row.get(key), (int, float)) else
+                                         first[key].index(row.get(key)) for key in keys])
+
+
 def bars_of(rows, options):
-    """(label, value, target or None, is of others), each figure once, in the file's order; and what
-    all of them have in common."""
+    """(label, value, target or None, is of others), each figure once, in the file's order or by groups; and
+    what all of them have in common."""
     is_ranking = rows[0]["bench"] == "algorithms"
     keys = [key for key in KEYS if not (is_ranking and key == "algorithm")]
     differing = options.label.split(",") if options.label else [
         key for key in keys if len({row.get(key) for row in rows}) > 1]
     if not is_ranking and not differing:
         differing = ["task"]
-    bars = {}
+    if options.grouped:
+        rows = grouped(rows, differing)
+    bars, repeated = {}, {}
     for row in rows:
         label = label_of(row, differing)
         is_other = is_ranking and "algorithm" not in row or (
-            "peer" in differing and not str(row.get("peer")).startswith("sluice"))
+            any(key in differing and not str(row.get(key)).lower().startswith("sluice") for key in MAKERS))
         target = row.get("target") if options.targets else None
-        bars.setdefault(label, (number(row, options.value), target, is_other))
+        repeated.setdefault(label, []).append(number(row, options.value))
+        bars.setdefault(label, (repeated[label][0], target, is_other))
+        if options.median:
+            bars[label] = (statistics.median(repeated[label]), target, is_other)
         if options.peers and row.get("peer_ns"):
             bars[f"{label}: {row['peer']}"] = (number(row, options.value, True), None, True)
     common = [f"{SHOWN.get(key, '')}{rows[0][key]}" for key in keys
@@ -81,8 +98,10 @@ def bars_of(rows, options):
     return [(label, *bar) for label, bar in bars.items()], ", ".join(common)
 
 
-def short(value):
+def short(value, decimals=None):
     size = abs(value)
+    if decimals is not None:
+        return f"{value:,.{decimals}f}"
     return f"{value:.2f}" if size < 10 else f"{value:.1f}" if size < 100 else f"{value:,.0f}"
 
 
@@ -167,7 +186,7 @@ def svg(title, subtitle, bars, options):
             parts.append(f'<line x1="{at(target):.1f}" y1="{y - 2}" x2="{at(target):.1f}" y2="{y + BAR + 2}" '
                          f'class="tick"/>')
         parts.append(text(round(max(end, at(target) if target else end) + 6, 1), y + 12,
-                          short(value) + options.unit, size=11))
+                          short(value, options.decimals) + options.unit, size=11))
     scale = options.axis + (", logarithmic" if axis.is_log else "")
     parts.append(text(left + PLOT, bottom + 33, scale, "quiet", "end", 11))
     return "\n".join(parts) + "\n</svg>\n"
@@ -182,6 +201,9 @@ def main():
                         help="rows with these values alone, as in --only cache=hot")
     parser.add_argument("--value", default="reads", help="a field, or a quotient as ns/1000; reads: of the row")
     parser.add_argument("--label", help="the fields that name a bar, with commas; else those that differ")
+    parser.add_argument("--median", action="store_true", help="of the rows with one label; else the first row")
+    parser.add_argument("--grouped", action="store_true", help="bars by the fields of --label, not in the file's order")
+    parser.add_argument("--decimals", type=int, help="of each number; else three digits")
     parser.add_argument("--axis", help="what the axis shows")
     parser.add_argument("--unit", default="", help="after each number, as in %%")
     parser.add_argument("--ours", default="Sluice", help="the words for blue bars")

@@ -15,12 +15,16 @@ from pathlib import Path
 LATER = {"DeviceParams": "sluice.device_params", "DeviceSampler": "sluice.device_sampler",
          "DeviceStep": "sluice.device_sampler", "MetadataSampler": "sluice.metadata_sampler",
          "AsyncEngineClient": "sluice.async_engine", "AsyncOutputStream": "sluice.async_engine"}
+# What a build has or has not, in a module that is loaded at first use.
+RESEARCH = {"ClusterHead": "sluice.research"}
+INTERNAL = ("build", "build_report")  # for show_config and `python -m sluice`
 PAGES = [
     ("Functions", "functions", None),
     ("Results and requests", "results", None),
     ("Requests on a GPU", "gpu", ("DeviceSampler", "DeviceStep", "DeviceParams", "MetadataSampler")),
     ("Text", "text", ("Tokenizer", "Detokenizer", "StopScanner", "TextStream", "TextDelta", "ChatTemplate")),
     ("Engines", "engines", ("EngineClient", "OutputStream", "Output", "AsyncEngineClient", "AsyncOutputStream")),
+    ("Research", "research", tuple(RESEARCH)),
     ("Errors", "errors", ("Error", "ArgumentTypeError", "UnavailableError", "ExhaustedError")),
 ]
 
@@ -45,9 +49,11 @@ def names(package):
     tree = ast.parse((package / "sluice/_sluice.pyi").read_text(encoding="utf-8"))
     public = [node for node in tree.body if getattr(node, "name", "_")[0] != "_" and ast.get_docstring(node)]
     functions = dict.fromkeys(node.name for node in public if isinstance(node, ast.FunctionDef))
-    functions.pop("build", None)
+    for name in INTERNAL:
+        functions.pop(name, None)
     facts = [name for name in ("parameters", "backends", "algorithms") if name in functions]
-    return [*(name for name in functions if name not in facts), *facts, "show_config"], [node.name for node in public if isinstance(node, ast.ClassDef)]
+    classes = [node.name for node in public if isinstance(node, ast.ClassDef)]
+    return [*(name for name in functions if name not in facts), *facts, "show_config"], classes
 
 
 def write(package, source):
@@ -68,7 +74,7 @@ def write(package, source):
             items = [("function", "sluice", name) for name in functions]
         else:
             chosen = listed or [name for name in classes if name not in placed]
-            items = [("exception" if file == "errors" else "class", LATER.get(name, "sluice"), name)
+            items = [("exception" if file == "errors" else "class", (LATER | RESEARCH).get(name, "sluice"), name)
                      for name in chosen if listed is None or name in classes or name in LATER or file == "errors"]
         page = [title, "=" * len(title), ""]
         for kind, module, name in items:

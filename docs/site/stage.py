@@ -32,7 +32,8 @@ PLACES = {"README.md": "start.md", "docs/README.md": "contents.md", "docs/site/i
 # Folders that the site has a made page for.
 MADE = {"include/sluice": "reference/cpp.md", "include/sluice/c": "reference/c.md",
         "python": "reference/python.md", "cli": "reference/command.md"}
-TITLES = {"start": "What Sluice is", "reference/command": "Command", "server": "HTTP: the server"}
+TITLES = {"start": "What Sluice is", "reference/command": "Command", "server": "HTTP: the server", "faq": "FAQ",
+          "contents": "All pages"}
 NESTED = ("Research", "Notes")  # sections with a page of their own, to keep the navigation short
 TEXT = {".hpp": "c++", ".h": "c++", ".cc": "c++", ".cu": "c++", ".cuh": "c++", ".def": "c++", ".py": "python",
         ".sh": "bash", ".toml": "toml", ".cff": "yaml", ".service": "ini"}
@@ -158,13 +159,15 @@ class Site:
         for link in links:
             page = str(Path(self.site_place(self.resolve("docs/README.md", link))).with_suffix(""))
             entries.append(f"{TITLES[page]} </{page}>" if page in TITLES else "/" + page)
-        option = [f":caption: {heading}"] if caption else []
+        return self.tree(entries, heading if caption else "")
+
+    def tree(self, entries, caption=""):
+        option = [f":caption: {caption}"] if caption else []
         return "\n".join(["", "```{toctree}", ":hidden:", ":maxdepth: 1", *option, "", *entries, "```", ""])
 
     def navigation(self):
-        """The toctrees for the end of the first page; writes the pages of nested sections."""
+        """The toctrees for the end of the first page, in the map's order; writes the pages of nested sections."""
         text, trees = (self.root / "docs/README.md").read_text(encoding="utf-8"), ""
-        nested = []
         for heading, links in sections(text):
             if heading in NESTED:
                 body = re.search(rf"(?ms)^## {heading}\n(.*?)(?=^## |\Z)", text)[1]
@@ -172,11 +175,10 @@ class Site:
                 self.stage("docs/README.md", f"# {heading}\n{body}\n", here)
                 with open(self.source / here, "a", encoding="utf-8") as file:
                     file.write(self.toctree(heading, links, caption=False))
-                nested.append("/" + here.removesuffix(".md"))
+                trees += self.tree(["/" + here.removesuffix(".md")], "Background" if heading == NESTED[0] else "")
             else:
                 trees += self.toctree(heading, links)
-        last = ["", "```{toctree}", ":hidden:", ":maxdepth: 1", ":caption: Background", "", *nested, "/contents", "```"]
-        return trees + "\n".join(last) + "\n"
+        return trees + self.tree([f"{TITLES['contents']} </contents>"])
 
 
 def main():

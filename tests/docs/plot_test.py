@@ -107,6 +107,17 @@ class Plot(unittest.TestCase):
         self.assertEqual(bars, [("Sluice", BLUE), ("torch, sort", GREY)])
         self.assertIn(b">-1.50 %<", picture)
 
+    def test_groups_and_medians_of_rounds(self):
+        rows = [{"bench": "front", "front": front, "streams": streams, "tokens_s": rate}
+                for front, streams, rate in (("vLLM", 32, 9), ("Sluice", 32, 10), ("vLLM", 1, 2), ("Sluice", 1, 3),
+                                             ("Sluice", 1, 1), ("Sluice", 1, 5.5))]
+        args = ("--value", "tokens_s", "--label", "streams,front", "--median", "--decimals", "1")
+        bars, picture = self.drawn(rows, *args, "--grouped")
+        self.assertEqual(bars, [("streams: 1, vLLM", GREY), ("streams: 1, Sluice", BLUE),
+                                ("streams: 32, vLLM", GREY), ("streams: 32, Sluice", BLUE)])
+        self.assertIn(b">3.0<", picture)
+        self.assertEqual(self.drawn(rows, *args)[0][0], ("streams: 32, vLLM", GREY))
+
     def test_the_same_file_gives_the_same_bytes(self):
         rows = [row("a", 20), row("b", 3000, 4.5)]
         self.assertEqual(self.drawn(rows)[1], self.drawn(rows)[1])

@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT / "docs/site"))
 import declarations  # noqa: E402
 import headers  # noqa: E402
 import notebooks  # noqa: E402
+import python_reference  # noqa: E402
 import stage  # noqa: E402
 
 UNLISTED = {"docs/README.md", "docs/site/index.md"}  # the map, and the first page
@@ -47,6 +48,15 @@ class Pages(unittest.TestCase):
     def test_a_page_that_the_map_lacks_is_named(self):
         text = "## One\n| page | |\n|---|---|\n| [a](a.md) | [b](b.md) |\n"
         self.assertEqual(unlisted(["docs/a.md", "docs/b.md"], text), ["docs/b.md"])
+
+    def test_the_sidebar_has_every_kind_of_page(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trees = stage.Site(ROOT, Path(folder) / "source").navigation()
+        wanted = (":caption: Start\n", ":caption: Guides\n", ":caption: Concepts\n", ":caption: Reference\n",
+                  ":caption: Benchmarks\n", "/research/index\n", "/notes/index\n", ":caption: Contributing\n",
+                  "/glossary\n", "FAQ </faq>\n", "/troubleshooting\n", "/SECURITY\n")
+        self.assertEqual([name for name in wanted if name not in trees], [])
+        self.assertEqual(sorted(wanted, key=trees.index), list(wanted))
 
     def test_messages_of_troubleshooting_are_those_of_the_code(self):
         files = stage.git(ROOT, "ls-files", *CODE)
@@ -124,6 +134,22 @@ class Notebooks(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             site = stage.Site(ROOT, Path(folder) / "source")
             self.assertEqual(site.link("docs/README.md", "contents.md", "notebooks/audit.ipynb"), "notebooks/audit.md")
+
+
+class PythonReference(unittest.TestCase):
+    def test_what_the_package_does_not_export_is_no_name_of_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            package, source = Path(folder) / "package", Path(folder) / "source"
+            (package / "sluice").mkdir(parents=True)
+            (package / "sluice/_sluice.pyi").write_text(
+                'def sample(): """Draws."""\ndef build_report() -> str: """For python -m sluice."""\n'
+                'class ClusterHead: """Of research."""\nclass Cut: """A cut."""\n')
+            python_reference.write(package, source)
+            pages = {path.stem: path.read_text() for path in (source / "reference/python").glob("*.rst")}
+        self.assertIn(":: sluice.sample\n", pages["functions"])
+        self.assertNotIn("build_report", pages["functions"])
+        self.assertIn(":: sluice.research.ClusterHead\n", pages["research"])
+        self.assertNotIn("ClusterHead", pages["results"])
 
 
 class Headers(unittest.TestCase):
