@@ -107,7 +107,7 @@ TEST_F(VllmEngineTest, TheEndLetsItsFirstProcessEndTheOthersAndKillsWhatIsLeft) 
   options.mercy = minutes(5);
   // A child that ignores the signal, in a group with a first process that ends at it.
   Start(
-      "(trap '' TERM; while :; do sleep 1; done) & echo $!; trap 'echo ended; exit 0' TERM; "
+      "trap 'echo ended; exit 0' TERM; (trap '' TERM; while :; do sleep 1; done) & echo $!; "
       "while :; do sleep 0.05; done",
       options);
   const pid_t child = std::stoi(First(lines_, 1)[0]);
