@@ -2,7 +2,7 @@
 """Report cards of samplers, each by `python -m sluice.conformance`, as rows of one file.
 
     PYTHONPATH=PACKAGE SLUICE_PEER_WHEELS=DIR bench/conformance_cards.py --commit HASH --json FILE
-        [--sampler NAME]... [--quick]
+        [--sampler NAME]... [--draws N]
 
 Samplers that are not installed are left out. The functions of vLLM and SGLang are taken from the
 newest of their wheels in DIR, with stand-ins for all that they import (tests/python/peers.py).
@@ -56,7 +56,7 @@ def cards(options):
             except (ImportError, OSError) as error:
                 print(f"{name} is left out: {error}", file=sys.stderr)
                 continue
-            results = run(sampler, Size(512, 2, 4000) if options.quick else Size())
+            results = run(sampler, Size(draws=options.draws))
         print(as_text(name, version or "", results), flush=True)
         yield {"bench": "conformance", "task": "card", "sampler": name, "version": version,
                "summary": summary(results),
@@ -81,13 +81,13 @@ def main():
     parser.add_argument("--json", type=Path)
     parser.add_argument("--commit", default="")
     parser.add_argument("--sampler", action="append", choices=NAMES)
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--draws", type=int, default=8000, help="of a row")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     rows = list(cards(options))
     if options.json:
         head = json.dumps({"env": environment(), "commit": options.commit,
-                           "options": {"quick": options.quick}})
+                           "options": {"draws": options.draws}})
         lines = ",\n".join(json.dumps(row) for row in rows)
         options.json.write_text(f'{head[:-1]}, "rows": [\n{lines}\n]}}\n')
 

@@ -11,8 +11,7 @@ for command in aarch64-linux-gnu-g++-12 qemu-aarch64; do
   }
 done
 tests=("$@")
-[[ $# -gt 0 ]] || tests=(select_cases_test draw_cases_test adjust_cases_test token_adjust_test nucleus_test
-                         adjust_tests topk_test support_test)
+[[ $# -gt 0 ]] || tests=(semantics_tests adjust_tests topk_test support_test)
 if [[ ! -d build/aarch64-root ]]; then
   cmake -S /usr/src/googletest -B build/aarch64-gtest -G Ninja --toolchain "$PWD/cmake/aarch64-linux-gnu.cmake" \
     -DCMAKE_BUILD_TYPE=Release -DBUILD_GMOCK=OFF -DCMAKE_INSTALL_PREFIX="$PWD/build/aarch64-root" >/dev/null

@@ -20,7 +20,7 @@
 
 namespace sluice::cli {
 
-// The budget that the options ask for after this prompt, with the markers of the model.
+// The budget of the options after this prompt, with the markers of the model.
 std::optional<ThinkingBudget> ThinkingOf(const GenerationOptions& options, const ModelText& text,
                                          std::span<const int32_t> prompt);
 

@@ -36,7 +36,7 @@ class VllmEngine {
  public:
   // Starts it, on a thread of its own.
   explicit VllmEngine(VllmEngineOptions options);
-  // Signals its first process to end, waits for that, and kills what is left of its group.
+  // Signals its first process to end, waits for that, and kills the rest of its group.
   ~VllmEngine();
   VllmEngine(const VllmEngine&) = delete;
   VllmEngine& operator=(const VllmEngine&) = delete;

@@ -35,13 +35,19 @@ struct Refused {
 constexpr std::string_view kTls = "Sluice has no TLS: let a proxy have the certificate";
 constexpr std::string_view kOwn = "sluice vllm gives the engine this flag itself";
 constexpr std::string_view kRequests = "Sluice has no such default: requests say it";
+constexpr std::string_view kRanks =
+    "start an engine for each rank yourself, and sluice serve with an --engine for each";
 constexpr Refused kRefused[] = {
     {"--headless", kOwn},
     {"--data-parallel-rpc-port", kOwn},
     {"--data-parallel-address", kOwn},
-    {"--data-parallel-rank", "start sluice vllm once for each rank, or engines by hand"},
-    {"--data-parallel-external-lb", "start sluice vllm once for each rank, or engines by hand"},
-    {"--data-parallel-hybrid-lb", "start sluice vllm once for each rank, or engines by hand"},
+    {"--data-parallel-rank", kRanks},
+    {"--data-parallel-external-lb", kRanks},
+    {"--data-parallel-hybrid-lb", kRanks},
+    {"--data-parallel-size", kRanks},
+    {"-dp", kRanks},
+    {"--lora-modules", "Sluice serves no adapters"},
+    {"--uds", "--unix-socket takes the path"},
     {"--ssl-keyfile", kTls},
     {"--ssl-certfile", kTls},
     {"--ssl-ca-certs", kTls},
@@ -105,7 +111,7 @@ std::vector<std::string> OriginsOf(const std::string& text) {
 std::vector<std::string> EngineWords(const CLI::App& command,
                                      const std::vector<std::string>& left) {
   for (const std::string& word : left) {
-    if (!word.starts_with("--")) continue;
+    if (!word.starts_with('-')) continue;
     std::string flag = word.substr(0, word.find('='));
     std::ranges::replace(flag, '_', '-');
     const auto refused = std::ranges::find(kRefused, flag, &Refused::flag);

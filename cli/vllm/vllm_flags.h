@@ -20,8 +20,8 @@ std::string ReasoningFormatOfParser(const std::string& parser);
 // --allowed-origins: one, or a list in JSON.
 std::vector<std::string> OriginsOf(const std::string& text);
 
-// What is left of a command line for the engine. Throws for flags of a server that Sluice does not
-// have, as answers would be others without a word, and for its own in another spelling.
+// The words of a command line that the engine gets. Throws for flags of a server that Sluice does
+// not have, as answers would be others without a word, and for its own in another spelling.
 std::vector<std::string> EngineWords(const CLI::App& command, const std::vector<std::string>& left);
 
 }  // namespace sluice::cli

@@ -41,12 +41,13 @@ class DrawMask {
   virtual std::span<const int32_t> Await() = 0;
   // After Await: the token that the next draw has to give; -1: there is none.
   virtual int32_t forced() const { return -1; }
-  // So many of the next draws may give any token, whatever those before them gave: they may go
+  // That many of the next draws may give any token, whatever those before them gave: they may go
   // without Await.
   virtual int64_t open_draws() const { return 0; }
-  // For a draw whose next tokens are guessed, in place of Await: the masks of the draw and of those
-  // after each of the drafts, in rows of ceil(vocab / 32) words. Returns how many drafts, from the
-  // first on, may come: those have a row, and the draw itself. 0: Await has the draw's mask.
+  // For a draw with guesses of the tokens after it, in place of Await: the masks of the draw and of
+  // those after each of the drafts, in rows of ceil(vocab / 32) words. Returns how many drafts,
+  // from the first on, may come: those have a row, and the draw itself. 0: Await has the draw's
+  // mask.
   virtual int64_t AwaitDrafts(std::span<const int32_t> drafts, std::span<int32_t> words) {
     (void)drafts, (void)words;
     return 0;

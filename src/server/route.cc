@@ -32,6 +32,7 @@ constexpr RouteRow kRoutes[] = {
 const RouteRow& RowOf(Route route) { return kRoutes[static_cast<size_t>(route)]; }
 
 const RouteRow& RouteOf(std::string_view path) {
+  if (path == "/ping") return RowOf(Route::kHealth);  // as load balancers of vLLM have it
   const RouteRow& model = RowOf(Route::kModel);
   if (path.size() > model.path.size() && path.starts_with(model.path)) return model;
   const auto* const found = std::ranges::find_if(kRoutes, [&](const RouteRow& row) {

@@ -173,6 +173,10 @@ class Refusals(unittest.TestCase):
     def test_flags_that_cannot_be_honoured_are_named(self):
         for words, said in ((["--ssl-keyfile", "k"], "--ssl-keyfile is not taken: Sluice has no TLS"),
                             (["--headless"], "--headless is not taken"),
+                            (["-dp", "2"], "-dp is not taken: start an engine for each rank"),
+                            (["--data-parallel-size=2"], "--data-parallel-size is not taken"),
+                            (["--lora-modules", "a=b"], "--lora-modules is not taken"),
+                            (["--uds", "s"], "--uds is not taken: --unix-socket"),
                             (["--root_path=/x"], "--root-path is not taken"),
                             (["--api_key", "k"], "--api_key is written --api-key here"),
                             (["--tool-call-parser", "xlam"], "--tool-call-parser xlam"),

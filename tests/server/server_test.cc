@@ -70,7 +70,7 @@ TEST(Server, SaysWhereItIsAndWhatItServes) {
 
 TEST(Server, IsHealthyAndReady) {
   const RunningHttp running;
-  for (const char* const path : {"/health", "/ready"}) {
+  for (const char* const path : {"/health", "/ready", "/ping"}) {
     const TestResponse response = running.Get(path);
     EXPECT_EQ(response.status, 200) << path;
     EXPECT_EQ(response["content-type"], "application/json");

@@ -18,7 +18,7 @@ NO_SEEDS = "it takes no seed of a row"
 class Size(NamedTuple):
     vocab: int = 512
     rows: int = 8  # of each distribution
-    draws: int = 40000  # of each row
+    draws: int = 20000  # of each row
 
 
 class Result(NamedTuple):

@@ -18,7 +18,7 @@ class SpelledEnd {
   // Throws Error for a format without such a text, or where no tokens give it.
   SpelledEnd(ReasoningFormat format, const Tokenizer& tokenizer);
 
-  // The tokens to draw where the text of the reasoning ends with its first `matched` bytes. Where
+  // The tokens to draw after reasoning that ends with the first `matched` bytes of its text. Where
   // none give the rest alone, and where the whole is one token, those of the whole.
   std::span<const int32_t> After(size_t matched) const { return rests_[matched]; }
 
