@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not hasattr(sluice, "ChatTemplate"),
 
 ROOT = Path(__file__).parents[2]
 GOOD = "{% for m in messages %}{{ bos_token }}{{ m.content|default('', true) }}{% endfor %}"
-TOO_LARGE = "{% for m in messages %}{{ 99999999999999999999 }}{% endfor %}"  # as docs/text.md says
+TOO_LARGE = "{% for m in messages %}{{ 99999999999999999999 }}{% endfor %}"  # as docs/chat-templates.md says
 
 
 def check(*arguments):
