@@ -185,7 +185,9 @@ TEST_P(DraftsOn, GiveTheSameTokensInFewerSteps) {
         EXPECT_GT(drafted.stats.draft_tokens, drafted.stats.accepted_draft_tokens) << where;
         EXPECT_GT(drafted.preemptions, 0) << where;
         // With a step in flight a plan counts with all drafts, and waits where they might not fit.
-        if (steps_in_flight == 0) EXPECT_LT(drafted.stats.steps, plain.stats.steps) << where;
+        if (steps_in_flight == 0) {
+          EXPECT_LT(drafted.stats.steps, plain.stats.steps) << where;
+        }
       }
     }
   }
