@@ -1,7 +1,7 @@
 // The text of a conversation, and which parts of it the chat template wrote itself.
 //
 // Only those parts may spell special tokens: a message that has the text "<|im_start|>" is text to
-// the model, and ends no turn. See docs/text.md.
+// the model, and ends no turn. See docs/chat-templates.md.
 #pragma once
 
 #include <cstddef>
