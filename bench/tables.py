@@ -59,8 +59,8 @@ REQUESTS = (("greedy", "greedy"), ("k = 50, p = 0.95", "k50 p.95"), ("p = 0.95",
             ("k = 50, p = 0.95, seeds", "k50 p.95 seeded"),
             ("+ penalties, min-p, bias", "penalties, min-p, bias, seeded"),
             ("20 log-probabilities", "logprobs 20"))
-CHECKS = ("top-k", "top-p", "top-k and top-p", "min-p", "ties", "greedy", "masks", "extremes", "neighbours",
-          "distribution", "repeats", "batches", "seeds")
+CHECKS = ("top-k", "top-p", "top-k and top-p", "min-p", "ties", "greedy", "masks", "extremes", "mixed",
+          "neighbours", "distribution", "repeats", "batches", "seeds")
 CAKE = (("Sluice, from logits", "sluice"), ("FlashInfer cake, softmax included", "flashinfer-cake"),
         ("FlashInfer cake, from ready probabilities", "flashinfer-cake-alone"),
         ("FlashInfer, joint filter", "flashinfer-joint"), ("vLLM, Triton", "vllm-triton"))

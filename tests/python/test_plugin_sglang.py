@@ -122,7 +122,9 @@ def batch(rows, **fields):
             "has_custom_logit_processor": False, "sampling_seed": None, "grammars": None,
             "sampling_mask_batch_indices": None,
             "sampling_support_logprobs_capture_indices": None}
-    return types.SimpleNamespace(**{**info, **fields})
+    made = types.SimpleNamespace(**{**info, **fields})
+    made.is_any_greedy = bool((made.top_ks <= 1).any())
+    return made
 
 
 def sample(sampler, logits, info, positions=None, logprobs=False):
@@ -135,7 +137,8 @@ def expected_tokens(logits, info, positions):
     fields = {"top_k": info.top_ks, "top_p": info.top_ps}
     if info.need_min_p_sampling:
         fields["min_p"] = info.min_ps
-    return sluice.sample(logits, temperature=info.temperatures.view(-1), profile="sglang",
+    temperatures = torch.where(info.top_ks == 1, 0.0, info.temperatures.view(-1))
+    return sluice.sample(logits, temperature=temperatures, profile="sglang",
                          seed=info.sampling_seed, position=positions + 1, max_temperature=3,
                          **fields).ids.tolist()
 
@@ -207,6 +210,7 @@ def test_greedy_requests_among_others_get_the_largest(sampler):
     logits = rows_without_ties()
     info = batch(len(logits))
     info.top_ks[::2] = 1  # as SGLang writes temperature 0
+    info.is_any_greedy = True
     tokens, _ = sample(sampler, logits, info)
     assert tokens[::2].equal(logits[::2].argmax(dim=-1).int())
 
@@ -255,7 +259,7 @@ def test_sampling_masks_have_what_is_kept(sampler):
     assert told.statuses.tolist() == [0, 0, 0]
 
 
-def batch_of(seeds, ids):
+def batch_of(seeds, ids, drafts=None):
     """SGLang's own SamplingBatchInfo of requests with these seeds."""
     from sglang.srt.sampling.sampling_batch_info import SamplingBatchInfo
 
@@ -265,7 +269,7 @@ def batch_of(seeds, ids):
             temperature=1.0, top_p=0.9, top_k=20, min_p=0.0, sampling_seed=seed, logit_bias=None,
             custom_params=None)) for seed, name in zip(seeds, ids)]
     return SamplingBatchInfo.from_schedule_batch(
-        types.SimpleNamespace(reqs=requests, device="cpu"), VOCAB)
+        types.SimpleNamespace(reqs=requests, device="cpu", spec_algorithm=drafts), VOCAB)
 
 
 def test_requests_have_seeds_without_deterministic_inference(sampler):
@@ -286,6 +290,31 @@ def test_requests_have_seeds_without_deterministic_inference(sampler):
                                                  top_ks=batch(4).top_ks[:1],
                                                  top_ps=batch(4).top_ps[:1]))
     assert tokens[0] == alone[0]
+
+
+def test_seeds_that_are_drawn_are_those_of_one_server(sampler, monkeypatch):
+    """They are not to be computed from the id alone, which clients see."""
+    first = batch_of([None], "a").sampling_seed
+    import sglang.srt.runtime_context as context
+
+    monkeypatch.setattr(context, "get_server_args", lambda: types.SimpleNamespace(random_seed=5))
+    second = batch_of([None], "a").sampling_seed
+    assert not first.equal(second) and second.equal(batch_of([None], "a").sampling_seed)
+
+
+def test_batches_with_drafts_have_no_seeds(sampler):
+    drafts = types.SimpleNamespace(is_none=lambda: False)
+    assert batch_of([7], "a", drafts).sampling_seed is None
+    assert batch_of([7], "a", types.SimpleNamespace(is_none=lambda: True)).sampling_seed is not None
+
+
+def test_greedy_rows_that_tie_get_the_lowest_id_in_any_batch(sampler):
+    logits = torch.zeros(20, VOCAB)
+    logits[:, [5, 9, 40]] = 3
+    info = batch(20, top_ks=torch.full((20,), 1, dtype=torch.int32),
+                 sampling_seed=torch.arange(20))
+    tokens, _ = sample(sampler, logits, info)
+    assert (tokens == 5).all()
 
 
 def test_other_backends_have_no_seeds(module):

@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import weakref
 
 import numpy as np
 import peers
@@ -99,14 +100,30 @@ def test_the_bytes_are_those_of_vllm(vllm, rows, columns):
     assert len(own[0][0]) == 1  # all inside of one buffer, as in an engine with 20 of them
 
 
-def test_long_lists_are_read_as_they_were(vllm):
-    """vLLM sends arrays of 256 bytes and more in buffers of their own; here they stay inside."""
-    steps = [step_of(vllm, 9, 129)]
+@pytest.mark.parametrize("columns", [31, 32, 33, 129])
+def test_long_lists_go_in_buffers_of_their_own_as_in_vllm(vllm, columns):
+    steps = [step_of(vllm, 9, columns)]
     own = messages_of(vllm, steps)
     with Replaced(vllm):
         ours = messages_of(vllm, steps)
-    assert len(own[0][0]) > 1 == len(ours[0][0])
+    assert (len(own[0][0]) > 1) == (columns > 31)
+    assert ours[0][0] == own[0][0]
     assert all(map(same, own[0][1], ours[0][1]))
+
+
+def test_a_step_is_not_kept(vllm):
+    lists = step_of(vllm, 4, 21)
+    with Replaced(vllm):
+        made = weakref.ref(lists.slice_request(0, 1)._step)
+        assert made() is None
+        row = lists.slice_request(0, 1)
+        assert row._step is lists.slice_request(3, 1)._step
+
+
+def test_rows_that_are_not_there_are_empty_as_in_vllm(vllm):
+    lists = step_of(vllm, 4, 21)
+    with Replaced(vllm):
+        assert len(lists.slice_request(4, 1).logprobs) == 0
 
 
 def test_arrays_that_are_not_contiguous(vllm):

@@ -1,6 +1,7 @@
 """The checks of a report card, in its order. Each is (name, promise, function of a sampler and a size);
 a function gives (outcome, sentence), where outcome is "pass", "fail", "note" or "not offered"."""
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -95,8 +96,9 @@ def greedy(sampler, size):
     if "temperature" not in sampler.offers:
         return "not offered", "it takes no temperature"
     wrong = rows = lowest = tied = 0
-    for _, logits in rows_of(size.vocab, size.rows):
-        ids = _draw(sampler, logits, Params(temperature=0))
+    some = [Params(temperature=0), Params(temperature=0, top_k=20, top_p=0.5, min_p=0.1)]
+    for (_, logits), params in itertools.product(rows_of(size.vocab, size.rows), some):
+        ids = _ids(sampler, logits, params)
         largest = logits == logits.max(axis=-1, keepdims=True)
         rows += len(ids)
         wrong += int((~largest[np.arange(len(ids)), ids]).sum())
@@ -113,7 +115,7 @@ def masked(sampler, size):
     """A token of -inf is never drawn."""
     logits = made.distribution("nine of ten masked", 4, size.vocab, seed=3)
     many = np.repeat(logits, size.draws // 10, axis=0)
-    ids = _draw(sampler, many, Params())
+    ids = _ids(sampler, many, Params())
     bad = int(np.isneginf(many[np.arange(len(ids)), ids]).sum())
     return ("pass" if bad == 0 else "fail"), f"{bad} of {len(ids)} draws gave a masked token"
 
@@ -122,7 +124,7 @@ def extremes(sampler, size):
     """Finite rows of which one token has nearly all of the mass."""
     wrong = []
     for name, (row, expected) in made.extreme(size.vocab).items():
-        ids = _draw(sampler, np.repeat(row[None], 8, axis=0), Params())
+        ids = _ids(sampler, np.repeat(row[None], 8, axis=0), Params())
         if (ids != expected).any():
             wrong.append(f"{name}: {sorted(set(ids.tolist()))[:4]} where {expected} is the token")
     return ("fail", "; ".join(wrong)) if wrong else ("pass", "4 kinds of rows")
@@ -150,6 +152,29 @@ def neighbours(sampler, size):
     return ("fail", "; ".join(lost)) if lost else ("pass", "5 kinds of rows that have no draw")
 
 
+def mixed(sampler, size):
+    """Rows of one batch with parameters of their own."""
+    some = [one for one in (Params(), Params(top_k=3), Params(top_p=0.3), Params(min_p=0.3),
+                            Params(temperature=0), Params(temperature=0.5, top_k=30, top_p=0.7),
+                            Params(top_k=50, top_p=0.9, min_p=0.05)) if is_offered(sampler, one)]
+    if len(some) < 2:
+        return "not offered", "it takes no parameter of a row"
+    logits = made.distribution("of a model", len(some), size.vocab, seed=11)
+    rows = np.tile(np.arange(len(some)), 100)
+    given = {name: np.concatenate([arrays_of(some[row], 1)[name] for row in rows])
+             for name in arrays_of(Params(), 1)}
+    ids = sampler.draw(logits[rows], given, np.arange(len(rows), dtype=np.uint64))
+    may = np.stack([np.logical_or.reduce([kept_range(row, params, one, 1e-5)[1]
+                                          for one in CONVENTIONS])
+                    for row, params in zip(logits, some)])
+    for row, params in enumerate(some):
+        if not may[row, ids[rows == row]].all():
+            return "fail", f"a row with {_shown(params)} got a token that it does not keep"
+        if may[row].sum() > 10 and len(set(ids[rows == row].tolist())) < 3:
+            return "fail", f"a row with {_shown(params)} got fewer tokens than it keeps"
+    return "pass", f"{len(some)} kinds of parameters in a batch of {len(rows)} rows"
+
+
 def kept_range_of(logits, params):
     return np.stack([np.logical_or.reduce([kept_range(row, params, one, 1e-5)[1] for one in ORDER])
                      for row in logits])
@@ -159,13 +184,13 @@ def distribution(sampler, size):
     """Draws against exact probabilities."""
     worst, where, tested = 0.0, "", 0
     some = [Params(), Params(temperature=0.7), Params(top_k=10), Params(top_p=0.8),
-            Params(top_k=40, top_p=0.9, temperature=1.3)]
+            Params(min_p=0.05), Params(top_k=40, top_p=0.9, temperature=1.3)]
     for at, params in enumerate(some):
         if not is_offered(sampler, params):
             continue
         for name in ("of a model", "nine of ten masked", "long tail"):
             row = made.distribution(name, 1, size.vocab, seed=20 + at)[0]
-            ids = _draw(sampler, np.repeat(row[None], size.draws, axis=0), params)
+            ids = _ids(sampler, np.repeat(row[None], size.draws, axis=0), params)
             # A convention of its own is seen by the sets; here the best one is taken.
             found = min((deviation(ids, probabilities(row, kept_range(row, params, one, 0)[0],
                                                       params.temperature)) for one in ORDER))
@@ -181,13 +206,14 @@ def repeats(sampler, size):
         return "not offered", NO_SEEDS
     logits, params = made.distribution("of a model", 64, size.vocab, seed=4), Params(top_p=0.95)
     seeds = np.arange(64, dtype=np.uint64)
-    first, again, other = (_draw(sampler, logits, params, some) for some in (
-        seeds, seeds, seeds + np.uint64(1000)))
+    first, again = (_ids(sampler, logits, params, seeds) for _ in range(2))
     if (first != again).any():
         return "fail", f"{int((first != again).sum())} of 64 rows differ the second time"
-    if (first == other).mean() > 0.9:
-        return "fail", "other seeds give the same tokens"
-    return "pass", "64 rows twice, and other tokens by other seeds"
+    for bit in (0, 15, 31, 32, 63):
+        other = _ids(sampler, logits, params, seeds ^ np.uint64(1 << bit))
+        if (first == other).mean() > 0.9:
+            return "fail", f"seeds that differ in bit {bit} give the same tokens"
+    return "pass", "64 rows twice, and other tokens by seeds that differ in one bit"
 
 
 def batches(sampler, size):
@@ -195,12 +221,12 @@ def batches(sampler, size):
         return "not offered", NO_SEEDS
     logits, params = made.distribution("of a model", 96, size.vocab, seed=6), Params(top_p=0.95)
     seeds = np.arange(96, dtype=np.uint64) * np.uint64(7)
-    together = _draw(sampler, logits, params, seeds)
-    alone = np.array([_draw(sampler, logits[at:at + 1], params, seeds[at:at + 1])[0]
+    together = _ids(sampler, logits, params, seeds)
+    alone = np.array([_ids(sampler, logits[at:at + 1], params, seeds[at:at + 1])[0]
                       for at in range(96)])
     order = np.random.default_rng(1).permutation(96)
     moved = np.empty_like(together)
-    moved[order] = _draw(sampler, logits[order], params, seeds[order])
+    moved[order] = _ids(sampler, logits[order], params, seeds[order])
     bad = [f"{int((other != together).sum())} of 96 tokens differ {where}"
            for other, where in ((alone, "alone"), (moved, "in another order"))
            if (other != together).any()]
@@ -213,7 +239,7 @@ def seeds_of_rows(sampler, size):
         return "not offered", NO_SEEDS
     row = np.zeros(2, np.float32)
     seeds = np.arange(size.draws, dtype=np.uint64)
-    ids = _draw(sampler, np.repeat(row[None], size.draws, axis=0), Params(), seeds)
+    ids = _ids(sampler, np.repeat(row[None], size.draws, axis=0), Params(), seeds)
     pairs = ids[:-1] * 2 + ids[1:]
     found = max(deviation(ids, np.full(2, 0.5)), deviation(pairs[::2], np.full(4, 0.25)))
     words = f"{size.draws} seeds in a row, pairs {found:.1f} deviations from chi-square"
@@ -224,9 +250,16 @@ def _draw(sampler, logits, params, seeds=None):
     if seeds is None:
         seeds = np.arange(len(logits), dtype=np.uint64) + np.uint64(12345)
     ids = sampler.draw(logits, arrays_of(params, len(logits)), seeds)
-    if len(ids) != len(logits) or (ids >= logits.shape[1]).any():
-        raise ValueError(f"{len(ids)} ids up to {ids.max()} for {len(logits)} rows of "
-                         f"{logits.shape[1]} tokens")
+    if len(ids) != len(logits):
+        raise ValueError(f"{len(ids)} ids for {len(logits)} rows")
+    return ids
+
+
+def _ids(sampler, logits, params, seeds=None):
+    """Of rows that all have a draw."""
+    ids = _draw(sampler, logits, params, seeds)
+    if (ids < 0).any() or (ids >= logits.shape[1]).any():
+        raise ValueError(f"ids from {ids.min()} to {ids.max()} of {logits.shape[1]} tokens")
     return ids
 
 
@@ -239,6 +272,7 @@ CHECKS = (
     ("greedy", "gives the most likely token at temperature 0", greedy),
     ("masks", "never draws a token of -inf", masked),
     ("extremes", "draws the right token from numbers at the ends of float32", extremes),
+    ("mixed", "gives each row of a batch its own parameters", mixed),
     ("neighbours", "draws the same whatever stands in other rows", neighbours),
     ("distribution", "draws as often as the probabilities say", distribution),
     ("repeats", "draws the same again by the same seed", repeats),

@@ -46,19 +46,14 @@ def _top_k(order, logits, k, ties):
     return kept
 
 
-def _top_p(order, logits, mass, p, ties, doubt):
-    """The first tokens of `order` that hold p of the mass, and how many of them stay open."""
+def _top_p(order, logits, mass, p, ties):
+    """How many of the first tokens of `order` hold p of the mass."""
     sums = np.cumsum(mass[order])
-    total = sums[-1]
-
-    def count(limit):
-        at = int(np.searchsorted(sums, limit * total)) + 1
-        at = min(max(at, 1), len(order))
-        if ties == "all of them":
-            at = int((logits[order] >= logits[order[at - 1]]).sum())
-        return at
-
-    return count(np.longdouble(p) - doubt), count(np.longdouble(p) + doubt)
+    at = int(np.searchsorted(sums, np.longdouble(p) * sums[-1])) + 1
+    at = min(max(at, 1), len(order))
+    if ties == "all of them":
+        at = int((logits[order] >= logits[order[at - 1]]).sum())
+    return at
 
 
 def kept_range(row, params, convention, doubt):
@@ -72,22 +67,21 @@ def kept_range(row, params, convention, doubt):
     order = np.lexsort((np.arange(len(row)), -row.astype(np.longdouble)))
     order = order[mass[order] > 0] if np.isneginf(row).any() else order
 
-    def after_min_p(tokens):
-        return tokens[mass[tokens] >= np.longdouble(np.float32(params.min_p))]
+    def after_min_p(tokens, at_least):
+        return tokens[mass[tokens] >= at_least]
 
-    candidates = after_min_p(order) if convention.min_p == "before top-k" else order
-    k = params.top_k if 0 < params.top_k < len(candidates) else len(candidates)
-    of_k = _top_k(candidates, row, k, convention.ties_k)
-    few = many = len(of_k)
-    if params.top_p < 1:
-        whole = of_k if convention.order == "of the k kept" else candidates
-        few, many = _top_p(whole, row, mass, np.float32(params.top_p), convention.ties_p, doubt)
-        few, many = min(few, len(of_k)), min(many, len(of_k))
     sets = []
-    for count in (few, many):
-        tokens = of_k[:count]
+    for slack in (-doubt, doubt):  # the fewest tokens, the most
+        least = np.longdouble(np.float32(params.min_p)) * (1 - slack)
+        candidates = (after_min_p(order, least) if convention.min_p == "before top-k" else order)
+        k = params.top_k if 0 < params.top_k < len(candidates) else len(candidates)
+        tokens = of_k = _top_k(candidates, row, k, convention.ties_k)
+        if params.top_p < 1:
+            whole = of_k if convention.order == "of the k kept" else candidates
+            count = _top_p(whole, row, mass, np.float32(params.top_p) + slack, convention.ties_p)
+            tokens = of_k[:min(count, len(of_k))]
         if convention.min_p == "after top-p":
-            tokens = after_min_p(tokens)
+            tokens = after_min_p(tokens, least)
         member = np.zeros(len(row), bool)
         member[tokens] = True
         sets.append(member)

@@ -25,12 +25,12 @@ class Sampler:
 
     def draw(self, logits, given, seeds):
         values = {**given, "seeds": seeds}
-        ids = self._function(logits, **{name: values[name] for name in self.offers})
+        ids = self._function(logits.copy(), **{name: values[name] for name in self.offers})
         return np.asarray(ids).reshape(-1).astype(np.int64)
 
     def kept(self, logits, given):
         offers = _parameters_of(self.keep)
-        return np.asarray(self.keep(logits, **{name: given[name] for name in offers
+        return np.asarray(self.keep(logits.copy(), **{name: given[name] for name in offers
                                                if name != "seeds"})).astype(bool)
 
 

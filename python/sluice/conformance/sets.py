@@ -7,6 +7,7 @@ from sluice.conformance.definition import (CONVENTIONS, EXACT_DOUBT, FLOAT32_DOU
                                            kept_range, weights)
 
 DRAWS_A_ROW = 400  # where sets are found by drawing
+DRAWS_OF_KEPT = 25  # where the sampler gives its sets, to see that it draws from them
 LOWEST = TIES[0]
 LEAST_FLOAT32 = 1e-37  # of the largest probability: below it a float32 may be 0
 
@@ -24,17 +25,23 @@ def is_offered(sampler, params):
                for name, value in params._asdict().items())
 
 
-def found_sets(sampler, logits, params, seed):
-    """Sets and whether they are whole: drawn tokens are only some of what is kept."""
-    if sampler.keep is not None:
-        return sampler.kept(logits, arrays_of(params, len(logits))), True
+def drawn_sets(sampler, logits, params, seed, draws):
+    """The tokens that are drawn of each row."""
+    rows = np.repeat(np.arange(len(logits)), draws)
+    seeds = np.arange(len(rows), dtype=np.uint64) + np.uint64(seed * len(rows))
+    ids = sampler.draw(logits[rows], arrays_of(params, len(rows)), seeds)
     drawn = np.zeros(logits.shape, bool)
-    for at, row in enumerate(logits):
-        seeds = np.arange(DRAWS_A_ROW, dtype=np.uint64) + np.uint64((seed + at) * DRAWS_A_ROW)
-        ids = sampler.draw(np.repeat(row[None], DRAWS_A_ROW, axis=0),
-                           arrays_of(params, DRAWS_A_ROW), seeds)
-        drawn[at, ids] = True
-    return drawn, False
+    drawn[rows, ids] = True
+    return drawn
+
+
+def found_sets(sampler, logits, params, seed):
+    """(sets, whether they are whole, drawn tokens): those that are drawn are only some of a set."""
+    if sampler.keep is None:
+        drawn = drawn_sets(sampler, logits, params, seed, DRAWS_A_ROW)
+        return drawn, False, drawn
+    kept = sampler.kept(logits, arrays_of(params, len(logits)))
+    return kept, True, drawn_sets(sampler, logits, params, seed, DRAWS_OF_KEPT)
 
 
 def judge(row, found, is_whole, params, convention):
@@ -66,10 +73,12 @@ class Sets:
         self.examples = {}
 
     def add(self, sampler, logits, params, what, seed=0):
-        found, is_whole = found_sets(sampler, logits, params, seed)
+        found, is_whole, drawn = found_sets(sampler, logits, params, seed)
         for at, row in enumerate(logits):
             for convention, counts in self.counts.items():
                 word = judge(row, found[at], is_whole, params, convention)
+                if (drawn[at] & ~found[at]).any():
+                    word = "wrong"
                 counts[word] += 1
                 if word == "wrong" and convention not in self.examples:
                     few, many = kept_range(row, params, convention, EXACT_DOUBT)
@@ -77,7 +86,8 @@ class Sets:
                         f"{what}, row {at}: {int(found[at].sum())} tokens "
                         f"{'kept' if is_whole else 'drawn'}, {int(few.sum())} expected"
                         f"{'' if few.sum() == many.sum() else f' to {int(many.sum())}'}, "
-                        f"{int((found[at] & ~many).sum())} of them not in the set")
+                        f"{int((found[at] & ~many).sum())} of them not in the set, "
+                        f"{int((drawn[at] & ~found[at]).sum())} drawn and not kept")
 
     def best(self):
         return min(self.counts, key=lambda one: (self.counts[one]["wrong"],

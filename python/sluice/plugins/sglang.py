@@ -35,7 +35,11 @@ _METHODS = {
 
 
 def _filters_of(info):
-    return {"temperature": info.temperatures.view(-1),
+    # Greedy rows come as top_k 1; all that tie would be kept, where a batch of them takes one.
+    temperatures = info.temperatures.view(-1)
+    if info.is_any_greedy:
+        temperatures = torch.where(info.top_ks <= 1, 0.0, temperatures)
+    return {"temperature": temperatures,
             "top_k": info.top_ks if info.need_top_k_sampling else None,
             "top_p": info.top_ps if info.need_top_p_sampling else None,
             "min_p": info.min_ps if info.need_min_p_sampling else None,
@@ -44,7 +48,7 @@ def _filters_of(info):
 
 def _draw(logits, info, positions):
     """Tokens (int32), each a function of its row, its seed and how many tokens stand before it."""
-    is_seeded = info.sampling_seed is not None
+    is_seeded = info.sampling_seed is not None and len(info.sampling_seed) == len(logits)
     ids, _ = draw(logits, seed=info.sampling_seed if is_seeded else chosen_seeds(logits),
                   position=positions + 1 if is_seeded else 0, **_filters_of(info))
     return tokens_or_zero(ids).to(torch.int32)
@@ -101,28 +105,39 @@ def _sampler_class(module):
     return SluiceSampler
 
 
-def _seed_of(request):
-    """Its own, or one that all ranks compute from its id, which SGLang makes up."""
+def _seed_of(request, key):
+    """Its own, or one that all ranks compute from its id and a number of this server."""
     seed = request.sampling_params.sampling_seed
     if seed is None:
-        seed = int.from_bytes(hashlib.blake2b(str(request.rid).encode(), digest_size=8).digest(),
-                              "little", signed=True)
+        hashed = hashlib.blake2b(str(request.rid).encode(), key=key, digest_size=8)
+        seed = int.from_bytes(hashed.digest(), "little", signed=True)
     return seed
 
 
-def _with_seeds(original, sampler):
+def _with_seeds(original, sampler, key_of_server):
     """SamplingBatchInfo.from_schedule_batch, which has seeds for deterministic inference alone. Every
-    batch gets them, because SGLang merges the seeds of two batches only where both have some."""
+    batch gets them, because SGLang merges the seeds of two batches only where both have some; not
+    those with drafts, which SGLang verifies in another way where there are seeds."""
     @functools.wraps(original)
     def from_schedule_batch(cls, batch, vocab_size):
         info = original(batch, vocab_size)
-        if sampler.is_used and info.sampling_seed is None:
-            seeds = torch.tensor([_seed_of(request) for request in batch.reqs], dtype=torch.int64,
+        has_drafts = not (batch.spec_algorithm is None or batch.spec_algorithm.is_none())
+        if sampler.is_used and info.sampling_seed is None and not has_drafts:
+            key = key_of_server()
+            seeds = torch.tensor([_seed_of(request, key) for request in batch.reqs],
+                                 dtype=torch.int64,
                                  pin_memory=torch.device(batch.device).type == "cuda")
             info.sampling_seed = seeds.to(batch.device, non_blocking=True)
         return info
 
     return classmethod(from_schedule_batch)
+
+
+def _key_of_server():
+    """SGLang draws random_seed at each start, unless it is given, and sends it to all ranks."""
+    from sglang.srt.runtime_context import get_server_args
+
+    return str(getattr(get_server_args(), "random_seed", 0)).encode()
 
 
 def _names():
@@ -177,7 +192,8 @@ def register():
     made = _sampler_class(module)
     for name in names:
         module.register_sampler_backend(name, made)
-    SamplingBatchInfo.from_schedule_batch = _with_seeds(SamplingBatchInfo.from_schedule_batch, made)
+    SamplingBatchInfo.from_schedule_batch = _with_seeds(
+        SamplingBatchInfo.from_schedule_batch, made, _key_of_server)
     logger.info("Sluice is the sampling backend %s of SGLang %s.", " and ".join(names),
                 sglang.__version__)
     return True
