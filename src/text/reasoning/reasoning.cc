@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 5> kNames = {"none", "deepseek", "mistral
                                                     "harmony"};
 
 Markup Tagged(ReasoningTags tags) {
-  constexpr std::string_view kSpaces("\x01", 1);
+  constexpr std::string_view kAnySpaces("\x01", 1);
   Markup markup;
   markup.states.resize(kReasoningStates);
   markup.broken = kAnswer;
@@ -29,8 +29,8 @@ Markup Tagged(ReasoningTags tags) {
   markup.states[kReasons] = {.text = PartKind::kReasoning, .otherwise = kReasons};
   markup.states[kAnswerBegins] = {.otherwise = kAnswer, .skips_space = true};
   markup.states[kAnswer] = {.otherwise = kAnswer};
-  const std::string begin = std::string(kSpaces).append(tags.begin);
-  const std::string end = std::string(kSpaces).append(tags.end);
+  const std::string begin = std::string(kAnySpaces).append(tags.begin);
+  const std::string end = std::string(kAnySpaces).append(tags.end);
   markup.Add({kBeforeReasoning, kReasoningBegins}, begin, Arguments::kNoCall, kReasoningBegins);
   markup.Add({kReasoningBegins, kReasons}, end, Arguments::kNoCall, kAnswerBegins);
   return markup;
