@@ -21,7 +21,7 @@ struct Source {
   std::string_view name;
   Content content;
 };
-constexpr auto kFields = std::to_array<Source>({
+constexpr auto kGrammarSources = std::to_array<Source>({
     {"ebnf", Content::kGrammar},
     {"grammar", Content::kGrammar},
     {"guided_choice", Content::kChoice},
@@ -40,9 +40,9 @@ constexpr auto kStructuredOutputs = std::to_array<Source>({
     {"structural_tag", Content::kTag},
 });
 constexpr auto kNames = [] {
-  std::array<std::string_view, kFields.size() + 2> names = {"response_format",
-                                                            "structured_outputs"};
-  std::ranges::transform(kFields, names.begin() + 2, &Source::name);
+  std::array<std::string_view, kGrammarSources.size() + 2> names = {"response_format",
+                                                                    "structured_outputs"};
+  std::ranges::transform(kGrammarSources, names.begin() + 2, &Source::name);
   return names;
 }();
 
@@ -293,7 +293,7 @@ void ReadGrammarField(GrammarInput& to, const RequestValue& value) {
   if (value.name() == "structured_outputs") return ReadStructuredOutputs(to, value);
   // An empty text is none: clients send it as a default.
   if (json::Trimmed(value.json().raw_json_token()) == R"("")") return value.Skip();
-  const auto* const source = std::ranges::find(kFields, value.name(), &Source::name);
+  const auto* const source = std::ranges::find(kGrammarSources, value.name(), &Source::name);
   Set(to, value.name(), ReadContent(source->content, value));
 }
 
