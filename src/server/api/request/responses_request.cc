@@ -104,8 +104,8 @@ void ReadFunctionChoice(Draft& to, const RequestValue& value) {
   constexpr auto kFields = std::to_array<std::string_view>({"type", "name"});
   if (value.type() != json::json_type::object) {
     ReadOfTools(to, value);  // none, auto or required
-    constexpr std::string_view kNames[] = {R"("none")", R"("auto")", R"("required")"};
-    return AppendEcho(to, value.name(), kNames[static_cast<size_t>(to.request.tools.choice)]);
+    constexpr std::string_view kChoices[] = {R"("none")", R"("auto")", R"("required")"};
+    return AppendEcho(to, value.name(), kChoices[static_cast<size_t>(to.request.tools.choice)]);
   }
   ReadAndEcho(to, value, [&](const RequestValue& choice) {
     std::string type;
