@@ -83,7 +83,7 @@ class ServerPage(unittest.TestCase):
         rows = re.findall(r"^\| (`[^|]*`) \| ([^|]*) \|(.*)\|$", self.section("Fields over HTTP"),
                           re.MULTILINE)
         fields = {field for row in rows for field in re.findall(r"`(\w+)`", row[0])}
-        self.assertEqual(fields, names["kFields"] | {"response_format", "structured_outputs"})
+        self.assertEqual(fields, names["kGrammarSources"] | {"response_format", "structured_outputs"})
         inner = next(row[2] for row in rows if row[0] == "`structured_outputs`")
         self.assertEqual(set(re.findall(r"`(\w+)`", inner)),
                          names["kStructuredOutputs"] | {"json_object", "disable_any_whitespace"})
