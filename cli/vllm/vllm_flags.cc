@@ -45,7 +45,16 @@ constexpr Refused kRefused[] = {
     {"--data-parallel-external-lb", kRanks},
     {"--data-parallel-hybrid-lb", kRanks},
     {"--data-parallel-size", kRanks},
+    {"--data-parallel-size-local", kRanks},
     {"-dp", kRanks},
+    {"-dpn", kRanks},
+    {"-dpr", kRanks},
+    {"-dpl", kRanks},
+    {"-dpa", kOwn},
+    {"-dpp", kOwn},
+    {"-dpe", kRanks},
+    {"-dph", kRanks},
+    {"--config", "write its flags here: some are the server's, which does not read the file"},
     {"--lora-modules", "Sluice serves no adapters"},
     {"--uds", "--unix-socket takes the path"},
     {"--ssl-keyfile", kTls},
@@ -84,6 +93,27 @@ std::string FormatOf(std::string_view flag, std::string_view format_flag, const 
                    std::string(format_flag) + " names one of " + Known(formats));
 }
 
+const Refused* FindRefused(std::string_view flag) {
+  const auto found = std::ranges::find(kRefused, flag, &Refused::flag);
+  return found == std::end(kRefused) ? nullptr : &*found;
+}
+
+// vLLM takes the beginning of a flag for it, so that a key or what is refused could go to the
+// engine.
+void RefuseBeginning(const CLI::App& command, std::string_view flag) {
+  if (!flag.starts_with("--") || flag.size() < 4 ||
+      command.get_option_no_throw(std::string(flag)) != nullptr) {
+    return;
+  }
+  const auto check = [&](std::string_view whole) {
+    if (!whole.starts_with(flag)) return;
+    throw UsageError(std::string(flag) + " is not taken: write " + std::string(whole) +
+                     " in full, where that is meant");
+  };
+  check("--api-key");
+  for (const Refused& refused : kRefused) check(refused.flag);
+}
+
 }  // namespace
 
 std::string ToolFormatOfParser(const std::string& parser) {
@@ -112,12 +142,12 @@ std::vector<std::string> EngineWords(const CLI::App& command,
                                      const std::vector<std::string>& left) {
   for (const std::string& word : left) {
     if (!word.starts_with('-')) continue;
-    std::string flag = word.substr(0, word.find('='));
+    std::string flag = word.substr(0, word.find_first_of("=."));  // vLLM's --flag.key=value
     std::ranges::replace(flag, '_', '-');
-    const auto refused = std::ranges::find(kRefused, flag, &Refused::flag);
-    if (refused != std::end(kRefused)) {
+    if (const Refused* const refused = FindRefused(flag)) {
       throw UsageError(flag + " is not taken: " + std::string(refused->instead));
     }
+    RefuseBeginning(command, flag);
     // Most of all a key that would require none.
     if (command.get_option_no_throw(flag) != nullptr) {
       throw UsageError(word.substr(0, word.find('=')) + " is written " + flag + " here");

@@ -182,6 +182,18 @@ TEST(MessagesRequest, NamesThePathOfWhatIsWrong) {
       "messages[0].content[0].input", "an object");
 }
 
+TEST(MessagesRequest, BoundsTheBlocksOfAMessage) {
+  const auto blocks = [](int count) {
+    std::string list;
+    for (int at = 0; at < count; ++at) {
+      list.append(at == 0 ? "" : ",").append(R"({"type":"text","text":"a"})");
+    }
+    return R"([{"role":"user","content":[)" + list + "]}]";
+  };
+  Parsed(blocks(4096));
+  ExpectBad(blocks(4097), "messages[0].content", "at most 4096 blocks");
+}
+
 TEST(MessagesRequest, RefusesAResultWithoutItsCall) {
   const std::string_view result =
       R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"j","content":"d"}]})";
@@ -270,13 +282,16 @@ TEST(MessagesRequest, RefusesSpecialTokensInEveryText) {
 // As many blocks as a body may have, and nesting without an end: read once, and not by recursion.
 TEST(MessagesRequest, ReadsHostileBodiesInOneGo) {
   std::string blocks = R"({"type":"text","text":"a"})";
-  for (int i = 0; i < 40'000; ++i) blocks += R"(,{"type":"text","text":"a"})";
-  const CompletionRequest request = Parsed(R"([{"role":"user","content":[)" + blocks + "]}]");
+  for (int i = 0; i < 4'000; ++i) blocks += R"(,{"type":"text","text":"a"})";
+  const std::string turn = R"({"role":"user","content":[)" + blocks + "]}";
+  std::string turns = turn;
+  for (int i = 0; i < 9; ++i) turns += "," + turn;
+  const CompletionRequest request = Parsed("[" + turns + "]");
   EXPECT_GT(request.chat_variables.size(), 80'000u);
 
   std::string calls = R"({"type":"tool_use","id":"0","name":"f","input":{}})";
   std::string results = R"({"type":"tool_result","tool_use_id":"0"})";
-  for (int i = 1; i < 10'000; ++i) {
+  for (int i = 1; i < 4'096; ++i) {
     calls += R"(,{"type":"tool_use","id":")" + std::to_string(i) + R"(","name":"f","input":{}})";
     results += R"(,{"type":"tool_result","tool_use_id":")" + std::to_string(i) + "\"}";
   }

@@ -5,6 +5,7 @@
 
 #include "server/api/request/read_fields.h"
 #include "server/api/request/unsupported.h"
+#include "support/number.h"
 
 namespace sluice::server {
 namespace {
@@ -137,6 +138,15 @@ struct Turn {
   std::vector<Block> blocks = {};
 };
 
+// They are kept until the role is known, some 400 bytes for each, which may be `{}` in the body.
+void CheckCount(size_t blocks, const RequestValue& message) {
+  constexpr size_t kMostBlocks = 4096;
+  if (blocks < kMostBlocks) return;
+  ThrowInvalid(FieldPath(message.name(), "content"),
+               "a list of more than " + Number(kMostBlocks) + " blocks",
+               "at most " + Number(kMostBlocks) + " blocks");
+}
+
 void ReadTurn(const RequestValue& value, Conversation& to, std::vector<std::string>& unknown) {
   Turn message;
   ReadFields(value, kTurnFields, "messages[]", unknown,
@@ -152,6 +162,7 @@ void ReadTurn(const RequestValue& value, Conversation& to, std::vector<std::stri
                } else {
                  message.has_content = true;
                  ReadElements(part, kBlockContent, [&](const RequestValue& block) {
+                   CheckCount(message.blocks.size(), value);
                    message.blocks.push_back(ReadBlock(block, unknown, false));
                  });
                }
