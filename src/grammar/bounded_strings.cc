@@ -18,7 +18,7 @@ constexpr std::string_view kAllowing = R"((([^\"\\\r\n])))";  // the engine's ru
 // What may come after a string of JSON, for tokens that end one and go on.
 constexpr std::string_view kAfter = R"( (=([ \n\r\t,}\]:])))";
 
-// Strings of which so many characters are to come at least and at most.
+// Strings by the fewest and the most characters that are still to come.
 struct Bounds {
   int64_t least = 0;
   int64_t most = 0;

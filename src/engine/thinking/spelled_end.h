@@ -22,7 +22,7 @@ class SpelledEnd {
   // none give the rest alone, and where the whole is one token, those of the whole.
   std::span<const int32_t> After(size_t matched) const { return rests_[matched]; }
 
-  // The tokens that end reasoning, after so many bytes of its end, and begin the answer with more
+  // The tokens that end reasoning, after `matched` bytes of its end, and begin the answer with more
   // than white space, which a grammar could not follow.
   std::span<const int32_t> Beyond(size_t matched) const { return beyond_[matched]; }
 

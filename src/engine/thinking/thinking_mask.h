@@ -1,5 +1,5 @@
-// The draws of a request with a thinking budget: reasoning that ends after so many tokens, and then
-// what the answer's grammar allows.
+// The draws of a request with a thinking budget: reasoning that ends after a number of tokens, and
+// then what the answer's grammar allows.
 //
 // It depends on the tokens alone that were drawn, so a preempted request goes on as it was. The
 // answer's grammar begins with the token after the end of reasoning; a model that is to think first

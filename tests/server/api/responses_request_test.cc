@@ -154,6 +154,19 @@ TEST(ResponsesRequest, NamesThePathOfWhatIsWrong) {
   ExpectBad("\"a\"", "text.format.type", "json_object", R"(,"text":{"format":{"type":"xml"}})");
   ExpectBad("\"a\"", "reasoning.effort", "a text", R"(,"reasoning":{"effort":1})");
   ExpectBad("\"a\"", "metadata", "an object", R"(,"metadata":"x")");
+  ExpectBad("\"a\"", "metadata.a", "a text", R"(,"metadata":{"a":[1,{}]})");
+  const auto metadata = [](const std::string& name, size_t bytes, int count) {
+    std::string all;
+    for (int at = 0; at < count; ++at) {
+      all += (at == 0 ? "\"" : ",\"") + name + std::to_string(at) + "\":\"" +
+             std::string(bytes, 'a') + "\"";
+    }
+    return R"(,"metadata":{)" + all + "}";
+  };
+  Parsed("\"a\"", metadata("a", 512, 16));
+  ExpectBad("\"a\"", "metadata", "at most 16 texts", metadata("a", 1, 17));
+  ExpectBad("\"a\"", "metadata.a0", "at most 512 bytes", metadata("a", 513, 1));
+  ExpectBad("\"a\"", "metadata", "at most 64 bytes", metadata(std::string(64, 'n'), 1, 1));
 }
 
 TEST(ResponsesRequest, RefusesByNameWhatWouldNeedAStore) {

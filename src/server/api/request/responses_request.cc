@@ -16,6 +16,7 @@
 #include "server/api/request/request_draft.h"
 #include "server/api/request/response_items.h"
 #include "server/api/request/unsupported.h"
+#include "support/number.h"
 
 namespace sluice::server {
 namespace {
@@ -134,9 +135,30 @@ void ReadInclude(Draft&, const RequestValue& value) {
   });
 }
 
+// Every event that has the response repeats it. The limits are OpenAI's.
 void ReadMetadata(Draft& to, const RequestValue& value) {
-  if (value.type() != json::json_type::object) value.Refuse(value.Shown(), "an object");
-  AppendEcho(to, value.name(), JsonOfValue(value));
+  constexpr size_t kMostTexts = 16;
+  constexpr size_t kNameBytes = 64;
+  constexpr size_t kTextBytes = 512;
+  size_t texts = 0;
+  ReadAndEcho(to, value, [&](const RequestValue& metadata) {
+    metadata.ForEachField([&](const std::string& field, json::Json json) {
+      if (++texts > kMostTexts) {
+        ThrowInvalid("metadata", "more than " + Number(kMostTexts) + " texts",
+                     "at most " + Number(kMostTexts) + " texts");
+      }
+      if (field.size() > kNameBytes) {
+        ThrowInvalid("metadata", "a name of " + Number(field.size()) + " bytes",
+                     "names of at most " + Number(kNameBytes) + " bytes");
+      }
+      const std::string name = FieldPath("metadata", field);
+      const size_t bytes = RequestValue(name, json).Text().size();
+      if (bytes > kTextBytes) {
+        ThrowInvalid(name, Number(bytes) + " bytes",
+                     "a text of at most " + Number(kTextBytes) + " bytes");
+      }
+    });
+  });
 }
 
 // include_obfuscation pads events, so that their sizes say nothing: here none is padded.
