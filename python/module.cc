@@ -37,5 +37,6 @@ NB_MODULE(_sluice, module) {
 #endif
 #ifdef SLUICE_HAS_LINK
   BindEngine(module);
+  BindGrammar(module);
 #endif
 }

@@ -93,7 +93,8 @@ _PARTS = {
     ),
     "engines": (
         "libzmq, cppzmq, msgpack-cxx and the libraries of text",
-        ("AsyncEngineClient", "AsyncOutputStream", "EngineClient", "Output", "OutputStream"),
+        ("AsyncEngineClient", "AsyncOutputStream", "EngineClient", "Grammar", "GrammarCompiler",
+         "GrammarMatcher", "Output", "OutputStream"),
     ),
 }
 
@@ -110,12 +111,20 @@ if hasattr(_sluice, "Tokenizer"):
     __all__ += ["ChatTemplate", "Detokenizer", "StopScanner", "TextDelta", "TextStream", "Tokenizer"]
 
 if hasattr(_sluice, "EngineClient"):
-    from sluice._sluice import EngineClient, Output, OutputStream
+    from sluice._sluice import (
+        EngineClient,
+        Grammar,
+        GrammarCompiler,
+        GrammarMatcher,
+        Output,
+        OutputStream,
+    )
 
     if TYPE_CHECKING:
         from sluice.async_engine import AsyncEngineClient, AsyncOutputStream
 
-    __all__ += ["AsyncEngineClient", "AsyncOutputStream", "EngineClient", "Output", "OutputStream"]
+    __all__ += ["AsyncEngineClient", "AsyncOutputStream", "EngineClient", "Grammar", "GrammarCompiler",
+                "GrammarMatcher", "Output", "OutputStream"]
 
 __version__: str = _sluice.build()["version"]
 

@@ -20,5 +20,6 @@ void BindDeviceSampler(nanobind::module_& module);
 void BindDeviceHead(nanobind::module_& module);
 void BindText(nanobind::module_& module);
 void BindEngine(nanobind::module_& module);
+void BindGrammar(nanobind::module_& module);
 
 }  // namespace sluice::python
