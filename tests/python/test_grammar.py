@@ -1,6 +1,8 @@
 """Grammars and their masks from Python; where the tests have the grammar engine."""
 
 import json
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -147,3 +149,11 @@ def test_errors_name_what_is_wrong():
         matcher.fill_mask(np.zeros(2, np.int32))
     with pytest.raises(sluice.Error, match="^tokens = 1 is not allowed"):
         matcher.rollback(1)
+
+
+def test_every_answer_matches_whatever_happens_on_the_way():
+    compiler_of()  # or skips
+    soak = Path(__file__).with_name("grammar_soak.py")
+    if not (soak.parent.parent / "server").exists():
+        pytest.skip("the sources are not at hand")
+    subprocess.run([sys.executable, soak, "--requests", "200", "--slots", "16"], check=True)
