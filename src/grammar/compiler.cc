@@ -6,6 +6,7 @@
 #include "grammar/compiled_cache.h"
 #include "grammar/reason.h"
 #include "grammar/schema_check.h"
+#include "grammar/surrogates.h"
 #include "sluice/grammar.hpp"
 #include "support/check.h"
 #include "text/normalize/utf8.h"
@@ -15,6 +16,7 @@ namespace sluice {
 namespace grammar {
 namespace {
 
+constexpr std::string_view kRoot = "root";
 constexpr std::string_view kAnyObject = R"({"type":"object","additionalProperties":true})";
 
 abi::Any Bytes(const abi::ByteArray& bytes) {
@@ -146,16 +148,14 @@ class CompilerImpl {
                      ToText(static_cast<int64_t>(most)) + " are allowed");
   }
 
-  // First the rules, which is quick: the masks take time for every one of them.
-  Value Run(GrammarKind kind, std::string_view text, const GrammarOptions& options) const {
+  // The rules of a text, as the grammar engine writes them.
+  std::string RulesOf(GrammarKind kind, std::string_view text,
+                      const GrammarOptions& options) const {
     const auto& f = library_->functions();
-    const abi::Any self = compiler_.any();
     const Value string = library_->String(kind == GrammarKind::kJsonObject ? kAnyObject : text);
     const abi::Any source = string.any();
-    const auto check_rules = [&](const Value& rules) {
-      const Value written = library_->Call(f.rules_text, {rules.any()});
-      CheckBytes(kind, text, "its rules take", written.String().size(), limits_.rules_bytes);
-      return std::string(written.String());
+    const auto written = [&](const Value& rules) {
+      return std::string(library_->Call(f.rules_text, {rules.any()}).String());
     };
     switch (kind) {
       case GrammarKind::kJsonSchema:
@@ -164,45 +164,42 @@ class CompilerImpl {
         const Value comma = library_->String(",");
         const Value colon = library_->String(":");
         const Value separators = library_->Call(f.array, {comma.any(), colon.any()});
-        const abi::Any apart = spaces ? None() : separators.any();
-        const abi::Any most = spaces ? Int(options.max_whitespace) : None();
-        const abi::Any strict = Bool(options.strict);
-        std::string rules = check_rules(library_->Call(
+        return written(library_->Call(
             f.json_schema_rules,
-            {source, Bool(spaces), None(), apart, strict, most, Bool(false), Bool(false)}));
-        if (RewriteBoundedStrings(AfterString::kJson, rules)) {
-          const Value edited = library_->String(rules);
-          const Value root = library_->String("root");
-          return library_->Call(f.compile_ebnf, {self, edited.any(), root.any()});
-        }
-        return library_->Call(f.compile_json_schema, {self, source, Bool(spaces), None(), apart,
-                                                      strict, most, Bool(false)});
+            {source, Bool(spaces), None(), spaces ? None() : separators.any(), Bool(options.strict),
+             spaces ? Int(options.max_whitespace) : None(), Bool(false), Bool(false)}));
       }
       case GrammarKind::kRegex:
-        check_rules(library_->Call(f.regex_rules, {source, Bool(false)}));
-        return library_->Call(f.compile_regex, {self, source});
+        return written(library_->Call(f.regex_rules, {source, Bool(false)}));
       case GrammarKind::kEbnf: {
-        const Value root = library_->String("root");
-        check_rules(library_->Call(f.ebnf_rules, {source, root.any()}));
-        return library_->Call(f.compile_ebnf, {self, source, root.any()});
+        const Value root = library_->String(kRoot);
+        return written(library_->Call(f.ebnf_rules, {source, root.any()}));
       }
       case GrammarKind::kLark: {
         const Value none = library_->Call(f.array, std::span<abi::Any>());
-        check_rules(
+        return written(
             library_->Call(f.lark_rules, {source, vocabulary_.any(), none.any(), none.any()}));
-        return library_->Call(f.compile_lark, {self, source, none.any(), none.any()});
       }
-      case GrammarKind::kStructuralTag: {
-        std::string rules = check_rules(library_->Call(f.tag_rules, {source}));
-        if (RewriteBoundedStrings(AfterString::kAnything, rules)) {
-          const Value edited = library_->String(rules);
-          const Value root = library_->String("root");
-          return library_->Call(f.compile_ebnf, {self, edited.any(), root.any()});
-        }
-        return library_->Call(f.compile_tag, {self, source});
-      }
+      case GrammarKind::kStructuralTag:
+        return written(library_->Call(f.tag_rules, {source}));
     }
     ThrowInvalid("kind", ToText(static_cast<int64_t>(kind)), "a kind of grammar");
+  }
+
+  // First the rules, which is quick: the masks take time for every one of them.
+  Value Run(GrammarKind kind, std::string_view text, const GrammarOptions& options) const {
+    std::string rules = RulesOf(kind, text, options);
+    CheckBytes(kind, text, "its rules take", rules.size(), limits_.rules_bytes);
+    if (kind == GrammarKind::kJsonSchema || kind == GrammarKind::kJsonObject) {
+      RewriteBoundedStrings(AfterString::kJson, rules);
+    } else if (kind == GrammarKind::kStructuralTag) {
+      RewriteBoundedStrings(AfterString::kAnything, rules);
+    }
+    ExcludeSurrogates(rules);
+    const Value edited = library_->String(rules);
+    const Value root = library_->String(kRoot);
+    return library_->Call(library_->functions().compile_ebnf,
+                          {compiler_.any(), edited.any(), root.any()});
   }
 
   std::shared_ptr<const LibraryImpl> library_;

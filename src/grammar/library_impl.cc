@@ -129,11 +129,7 @@ void LibraryImpl::LookUp() {
   f.lark_rules = Method("Grammar", "from_lark");
   f.tag_rules = Method("Grammar", "from_structural_tag");
   f.rules_text = Method("Grammar", "to_string");
-  f.compile_json_schema = Method("GrammarCompiler", "compile_json_schema");
-  f.compile_regex = Method("GrammarCompiler", "compile_regex");
   f.compile_ebnf = Method("GrammarCompiler", "compile_grammar_from_strings");
-  f.compile_lark = Method("GrammarCompiler", "compile_lark");
-  f.compile_tag = Method("GrammarCompiler", "compile_structural_tag");
   f.compiled_bytes = Method("CompiledGrammar", "memory_size_bytes");
   f.fill = Method("GrammarMatcher", "fill_next_token_bitmask");
   f.accept = Method("GrammarMatcher", "accept_token");

@@ -71,7 +71,7 @@ class LibraryImpl {
     Function array;
     Function new_vocabulary, new_compiler, new_matcher;
     Function json_schema_rules, regex_rules, ebnf_rules, lark_rules, tag_rules, rules_text;
-    Function compile_json_schema, compile_regex, compile_ebnf, compile_lark, compile_tag;
+    Function compile_ebnf;
     Function compiled_bytes;
     Function fill, accept, rollback, fork, is_terminated, is_completed, jump_forward;
   };

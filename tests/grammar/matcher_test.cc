@@ -207,6 +207,46 @@ TEST(GrammarMatcherTest, RefusesWhatDoesNotFit) {
 }
 
 // Padding of the logits has no tokens, so it is never allowed, not even where everything is.
+// Bytes alone, and a stop token.
+TEST(GrammarMask, LetsNoTextBeginThatIsNotUtf8) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  tokens.emplace_back("");
+  GrammarCompiler compiler(*library, Views(tokens), std::vector<int32_t>{256}, 257);
+  const std::vector<std::pair<GrammarKind, std::string>> grammars = {
+      {GrammarKind::kJsonSchema, R"({"type": "string"})"},
+      {GrammarKind::kJsonSchema, R"({"type": "string", "maxLength": 3})"},
+      {GrammarKind::kJsonSchema, R"({"type": "string", "maxLength": 1000})"},
+      {GrammarKind::kRegex, R"("(.|[^a]|[\x20-\uffff])*")"},
+      {GrammarKind::kEbnf, R"(root ::= "\"" [^a]* "\"")"},
+      {GrammarKind::kLark, "start: \"\\\"\" TEXT\nTEXT: /[^a]+/\n"},
+  };
+  for (const auto& [kind, text] : grammars) {
+    SCOPED_TRACE(std::string(Name(kind)) + " " + text);
+    GrammarMatcher matcher(compiler.Compile(kind, text));
+    ASSERT_TRUE(matcher.Accept('"'));
+    for (int first = 0x80; first < 256; ++first) {
+      const auto range = [&]() -> std::pair<int, int> {  // of the second byte, as Unicode has it
+        if (first == 0xe0) return {0xa0, 0xbf};
+        if (first == 0xed) return {0x80, 0x9f};
+        if (first == 0xf0) return {0x90, 0xbf};
+        if (first == 0xf4) return {0x80, 0x8f};
+        return {0x80, 0xbf};
+      }();
+      const bool may_begin = first >= 0xc2 && first <= 0xf4;
+      ASSERT_EQ(matcher.Accept(first), may_begin) << first;
+      if (!may_begin) continue;
+      for (int second = 0; second < 256; ++second) {
+        const bool may_come = second >= range.first && second <= range.second;
+        ASSERT_EQ(matcher.Accept(second), may_come) << first << " " << second;
+        if (may_come) matcher.Rollback(1);
+      }
+      matcher.Rollback(1);
+    }
+  }
+}
+
 TEST(GrammarMask, LeavesOutPadding) {
   SLUICE_NEEDS_GRAMMAR(library);
   const auto tokens = SmallVocabulary();

@@ -163,7 +163,8 @@ def finish(request, counts, vocab):
         counts["ended"] += 1
         text = TOKENIZER.decode(request.tokens[:-1])
         if not matches(json.loads(text), SCHEMAS[request.name], SCHEMAS[request.name]):
-            sys.exit(f"{text} does not match {request.name}")
+            spelled = b"".join(TOKENIZER.token(token) or b"" for token in request.tokens[:-1])
+            sys.exit(f"{text} does not match {request.name}; its tokens are {request.tokens}, as {spelled!r}")
         counts["matching"] += 1
     elif len(request.tokens) >= request.most:
         counts["cut"] += 1
