@@ -115,7 +115,7 @@ def main():
     if not options.json or not options.commit:
         parser.error("--json and --commit are required")
     sys.path.insert(0, str(HERE))
-    from vllm_steps import environment
+    from engine_steps import environment
 
     end, results = time.time() + options.limit, []
     for shape in options.shape or list(SHAPES):
@@ -150,7 +150,7 @@ def main():
                 results.append({"bench": "vllm-head-ceiling", "model": shape, "batch": batch, "part": part,
                                 "step_us": statistics.median(times), "steps_us": times})
                 print(results[-1], flush=True)
-        Path(options.json).write_text(json.dumps({"env": environment(), "commit": options.commit,
+        Path(options.json).write_text(json.dumps({"env": environment(("vllm", "torch", "triton", "numpy")), "commit": options.commit,
                                                   "rows": results}, indent=1) + "\n")
 
 
