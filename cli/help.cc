@@ -67,7 +67,7 @@ class HelpFormatter : public CLI::Formatter {
     const size_t space = name.find(' ');
     const std::string_view path = space == std::string::npos ? "" : name.c_str() + space + 1;
     for (const HelpExample& example : kHelpExamples) {
-      if (example.command != path) continue;
+      if (example.command != path || !Has(*app, path, example.line)) continue;
       if (text.find("\nExamples:\n") == std::string::npos) text += "\nExamples:\n";
       text.append("  ").append(example.line).append("\n");
     }
@@ -75,6 +75,16 @@ class HelpFormatter : public CLI::Formatter {
   }
 
  private:
+  // Whether the program has the command of an example of its own: not every build has a model.
+  static bool Has(const CLI::App& app, std::string_view path, std::string_view line) {
+    if (!path.empty()) return true;
+    const std::string_view words = line.substr(line.find(' ') + 1);
+    const std::string_view name = words.substr(0, words.find(' '));
+    const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+    return std::ranges::any_of(commands,
+                               [&](const CLI::App* one) { return one->get_name() == name; });
+  }
+
   // "-n, --choices INT [1]". The environment variables follow one rule, which the footer of a
   // command states.
   static std::string NameOf(const CLI::Option& option, bool is_positional) {

@@ -13,6 +13,7 @@ struct HelpExample {
 inline constexpr HelpExample kHelpExamples[] = {
     {"", "sluice generate \"Once upon a time\""},
     {"", "sluice serve --model Qwen3-0.6B"},
+    {"", "sluice demo --top-p 0.9 --seed 5"},
     {"generate", "sluice generate \"Once upon a time\" --seed 3 --top-k 50"},
     {"generate",
      "sluice generate --model Qwen3-0.6B --chat \"What is a sluice?\" --max-tokens 100"},

@@ -21,6 +21,10 @@ def run(*args, **variables):
                           stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8")
 
 
+def has_json():
+    return "simdjson" in json.loads(run("--version", "--json").stdout)["libraries"]
+
+
 def has_sanitizer():
     with open(SLUICE, "rb") as program:
         code = program.read()
@@ -145,6 +149,8 @@ class Bench(unittest.TestCase):
                 if row.get("algorithm") == "certified" and row["task"] == "top-50":
                     self.assertGreater(row["read_once"], 0)
 
+            if not has_json():
+                return
             rows, _ = bench_json("algorithms", "--rows-file", logits, "--params", params)
             self.assertEqual({(r["task"], r["backend"]) for r in rows},
                              {("params", backend) for backend in vectors})
@@ -163,9 +169,11 @@ class Bench(unittest.TestCase):
                     ([good, [math.nan] + good[1:]], (), "row 1 = NaN or +inf"),
                     ([good[1:] + [math.inf]], (), "row 0 = NaN or +inf"),
                     ([[-math.inf] * 64], (), "row 0 = -inf everywhere"),
-                    ([good], ("--params", params), "top_p = 2 is not allowed"),
                     ([good], ("--vocab", "64"), "--vocab"),
+                    ([good], ("--params", params), "top_p = 2 is not allowed"),
                     ([good], ("--params", "/nowhere"), "/nowhere")):
+                if "--params" in flags and not has_json():
+                    continue
                 write_npy(path, rows)
                 result = run("bench", "algorithms", "--quick", "--rows-file", path, *flags)
                 self.assertEqual((result.returncode, result.stdout), (2, ""), said)

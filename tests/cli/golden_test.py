@@ -56,12 +56,14 @@ def main():
         text = CHANGES.sub(r"\1...", text)
         return text if text.endswith("\n") or not text else text + "\n"
 
-    def has(command):
-        return subprocess.run([sluice, *command.split()], capture_output=True).returncode == 0
+    def has(*words):  # a command that is none would show the help of all with --help
+        names = subprocess.run([sluice, "--help"], capture_output=True, text=True).stdout
+        return re.search(rf"(?m)^  {words[0]} ", names) and subprocess.run(
+            [sluice, *words], capture_output=True).returncode == 0
 
-    has_model = has("inspect model")  # not without the text side, or the weights
-    has_link = has("engine --help")
-    has_server = has("serve --help") and shutil.which("curl") is not None
+    has_model = has("inspect", "model")  # not without the text side, or the weights
+    has_link = has("engine", "--help")
+    has_server = has("serve", "--help") and shutil.which("curl") is not None
 
     library = root / "build/python-venv"
     # A sanitizer's program cannot load it.

@@ -127,11 +127,11 @@ class Errors(unittest.TestCase):
             self.assertEqual(self.error("inspect", folder), "not a file but a folder: " + folder)
             self.assertEqual(self.error("bench", "algorithms", "--rows-file", "row.npy", folder=folder),
                              "no such file: row.npy")
+            if not HAS_MODELS:  # nor JSON
+                return
             self.assertEqual(self.error("demo", "--params", "none.json", folder=folder), "no such file: none.json")
             self.assertRegex(self.error("demo", "--params", "text", folder=folder),
                              r"^text: malformed \(.*\); expected one JSON object in UTF-8$")
-            if not HAS_MODELS:
-                return
             for args in (("generate", "hi", "--model"), ("inspect", "model"), ("inspect", "model", "--model")):
                 self.assertEqual(self.error(*args, "nowhere", folder=folder), "no such folder: nowhere")
                 self.assertIn("not a folder: text; a model is a folder with config.json",
