@@ -24,6 +24,7 @@ import python_reference  # noqa: E402
 FENCE = re.compile(r"^ {0,3}(```+|~~~+|:::+)")
 CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 LINK = re.compile(r"(\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?)([^()\s<>]+)(>?(?:\s+\"[^\"]*\")?\s*\))")
+NOT_RUN = re.compile(r"^<!-- not run: (.*) -->\n", re.MULTILINE)  # tests/docs/commands_test.py has the marks
 ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>$')
 ROW = re.compile(r"^\| \[[^\]]*\]\(([^)\s]+)\)")
 
@@ -149,6 +150,7 @@ class Site:
                 return f'<a href="{link}">{found[1][1:found[1].rindex("](")]}</a>'
             return found[1] + link + found[3]
 
+        text = NOT_RUN.sub(r"*Not run by the tests: \1.*\n\n", text)
         text = outside_code(text, lambda line: ANCHOR.sub(r"(\1)=", LINK.sub(replaced, line)))
         target = self.source / here
         target.parent.mkdir(parents=True, exist_ok=True)
