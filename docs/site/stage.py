@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import command_reference  # noqa: E402
 import headers  # noqa: E402
+import http_reference  # noqa: E402
 import notebooks  # noqa: E402
 import python_reference  # noqa: E402
 
@@ -32,7 +33,8 @@ ROW = re.compile(r"^\| \[[^\]]*\]\(([^)\s]+)\)")
 PLACES = {"README.md": "start.md", "docs/README.md": "contents.md", "docs/site/index.md": "index.md"}
 # Folders that the site has a made page for.
 MADE = {"include/sluice": "reference/cpp.md", "include/sluice/c": "reference/c.md",
-        "python": "reference/python.md", "cli": "reference/command.md"}
+        "python": "reference/python.md", "cli": "reference/command.md",
+        "src/server/api": "reference/http.md"}
 TITLES = {"start": "What Sluice is", "reference/command": "Command", "server": "HTTP: the server", "faq": "FAQ",
           "contents": "All pages"}
 NESTED = ("Research", "Notes")  # sections with a page of their own, to keep the navigation short
@@ -192,6 +194,7 @@ def main():
     headers.write(root, build, source)
     python_reference.write(package, source)
     command_reference.write(root, program, source)
+    http_reference.write(program, source)
     trees = site.navigation()
     for name in sorted(site.pages):
         text = (root / name).read_text(encoding="utf-8")
