@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the ways of data through the source, and writes their tables, from docs/ways.toml.
 
-    scripts/draw_ways.py --write    docs/img/way-*.svg and the tables in docs/architecture.md
+    scripts/draw_ways.py --write    docs/img/way-*.svg and the tables in docs/architecture*.md
     scripts/draw_ways.py --check    says what --write would change, and names every hop whose file or function is gone
 """
 import argparse
@@ -12,7 +12,7 @@ import sys
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs/architecture.md"
+PAGES = [ROOT / "docs/architecture.md", ROOT / "docs/architecture-tokens.md"]
 COLUMNS = 4
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 218, 62, 26, 34, 12
 PALETTE = ["#dbeafe", "#dcfce7", "#fef3c7", "#fae8ff", "#fee2e2", "#e0e7ff", "#cffafe", "#f3e8d8", "#e5e7eb"]
@@ -97,14 +97,16 @@ def table(way):
     return "\n".join(lines)
 
 
-def page(text, all_ways):
+def filled(texts, all_ways):
+    """The pages with the table of each way between its marks."""
     for way in all_ways:
         begin, end = f"<!-- way: {way['name']} -->", "<!-- end -->"
-        if begin not in text:
-            sys.exit(f"{PAGE.name} has no mark {begin}")
-        head, rest = text.split(begin, 1)
-        text = head + begin + "\n" + table(way) + "\n" + end + rest.split(end, 1)[1]
-    return text
+        pages = [page for page, text in texts.items() if begin in text]
+        if len(pages) != 1:
+            sys.exit(f"{len(pages)} pages have the mark {begin}")
+        head, rest = texts[pages[0]].split(begin, 1)
+        texts[pages[0]] = head + begin + "\n" + table(way) + "\n" + end + rest.split(end, 1)[1]
+    return texts
 
 
 def main():
@@ -116,7 +118,7 @@ def main():
     all_ways = ways()
     faults = [fault for way in all_ways for fault in missing(way)]
     outputs = {ROOT / f"docs/img/way-{way['name']}.svg": picture(way) for way in all_ways}
-    outputs[PAGE] = page(PAGE.read_text(), all_ways)
+    outputs |= filled({page: page.read_text() for page in PAGES}, all_ways)
     for path, text in outputs.items():
         if path.is_file() and path.read_text() == text:
             continue

@@ -85,7 +85,7 @@ def section(method, path, operation):
 
 
 def write(program, source):
-    lines = ["# HTTP routes and fields", "", "[HTTP: routes, parameters, streams, errors](../http-api.md) describes them; "
+    lines = ["# HTTP routes and fields", "", "[HTTP](../http-api.md) describes them; "
              "this page lists them, as the server does at `/openapi.json` and `/docs`.", ""]
     if program.is_file():
         spec = document(program)
