@@ -15,7 +15,16 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "docs/architecture.md", ROOT / "docs/architecture-tokens.md"]
 COLUMNS = 4
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 218, 62, 26, 34, 12
-PALETTE = ["#dbeafe", "#dcfce7", "#fef3c7", "#fae8ff", "#fee2e2", "#e0e7ff", "#cffafe", "#f3e8d8", "#e5e7eb"]
+LIGHT = ["#dbeafe", "#dcfce7", "#fef3c7", "#fae8ff", "#fee2e2", "#e0e7ff", "#cffafe", "#f3e8d8", "#e5e7eb"]
+DARK = ["#1e3a5f", "#14432a", "#4a3a10", "#44204f", "#4f1f1f", "#2a2f66", "#124049", "#40331f", "#30363d"]
+STYLE = "\n".join([
+    "<style>",
+    ".page{fill:#ffffff}.ink{fill:#0f172a}.quiet{fill:#475569}.line{stroke:#475569}.edge{stroke:#94a3b8}",
+    "".join(f".f{index}{{fill:{colour}}}" for index, colour in enumerate(LIGHT)),
+    "@media (prefers-color-scheme:dark){",
+    ".page{fill:#0d1117}.ink{fill:#e6edf3}.quiet{fill:#9aa4af}.line{stroke:#9aa4af}.edge{stroke:#57606a}",
+    "".join(f".f{index}{{fill:{colour}}}" for index, colour in enumerate(DARK)) + "}",
+    "</style>"])
 
 
 def ways():
@@ -65,24 +74,25 @@ def picture(way):
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         'font-family="system-ui, sans-serif">',
+        STYLE,
         f"<title>{html.escape(way['title'])}</title>",
         '<defs><marker id="head" viewBox="0 0 6 6" refX="3" refY="3" markerWidth="6" markerHeight="6" orient="auto">'
-        '<path d="M0 0 L6 3 L0 6 z" fill="#475569"/></marker></defs>',
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        '<g stroke="#475569" stroke-width="1.5" fill="none" marker-end="url(#head)">',
+        '<path d="M0 0 L6 3 L0 6 z" class="quiet"/></marker></defs>',
+        f'<rect width="{width}" height="{height}" class="page"/>',
+        '<g class="line" stroke-width="1.5" fill="none" marker-end="url(#head)">',
         *(arrow(index, index + 1) for index in range(len(hops) - 1)),
         "</g>",
     ]
     for index, hop in enumerate(hops):
         x, y = place_of(index)
-        colour = PALETTE[folders.index(folder_of(hop)) % len(PALETTE)]
+        kind = f"f{folders.index(folder_of(hop)) % len(LIGHT)} edge"
         file = hop["file"].removeprefix("src/")
         lines += [
-            f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6" fill="{colour}" stroke="#94a3b8"/>',
-            f'<text x="{x + 10}" y="{y + 20}" font-size="13" font-weight="600" fill="#0f172a">{index + 1}. '
+            f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6" class="{kind}"/>',
+            f'<text x="{x + 10}" y="{y + 20}" font-size="13" font-weight="600" class="ink">{index + 1}. '
             f"{html.escape(hop['function'])}</text>",
-            f'<text x="{x + 10}" y="{y + 37}" font-size="10" fill="#475569">{html.escape(file)}</text>',
-            f'<text x="{x + 10}" y="{y + 53}" font-size="11" fill="#0f172a">{html.escape(hop["short"])}</text>',
+            f'<text x="{x + 10}" y="{y + 37}" font-size="10" class="quiet">{html.escape(file)}</text>',
+            f'<text x="{x + 10}" y="{y + 53}" font-size="11" class="ink">{html.escape(hop["short"])}</text>',
         ]
     return "\n".join([*lines, "</svg>"]) + "\n"
 
