@@ -87,10 +87,12 @@ def picture(way):
         x, y = place_of(index)
         kind = f"f{folders.index(folder_of(hop)) % len(LIGHT)} edge"
         file = hop["file"].removeprefix("src/")
+        label = f"{index + 1}. {hop['function']}"
+        size = min(13, 330 // len(label))  # a letter is at most 0.6 of the size wide
         lines += [
             f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6" class="{kind}"/>',
-            f'<text x="{x + 10}" y="{y + 20}" font-size="13" font-weight="600" class="ink">{index + 1}. '
-            f"{html.escape(hop['function'])}</text>",
+            f'<text x="{x + 10}" y="{y + 20}" font-size="{size}" font-weight="600" class="ink">'
+            f"{html.escape(label)}</text>",
             f'<text x="{x + 10}" y="{y + 37}" font-size="10" class="quiet">{html.escape(file)}</text>',
             f'<text x="{x + 10}" y="{y + 53}" font-size="11" class="ink">{html.escape(hop["short"])}</text>',
         ]
