@@ -119,6 +119,8 @@ plots: ## draw docs/img/ from bench/results/
 	  --title "Tokens a second of one vLLM engine, by its front end" \
 	  --label streams,front --grouped --median --value tokens_s --decimals 0 --linear \
 	  --axis "tokens a second" --ours "sluice serve" --others "vLLM's own"
+	scripts/terminal_svg.py tests/cli/golden.txt serve serve_stream --output docs/img/serve.svg
+	scripts/terminal_svg.py tests/cli/golden.txt candidates --output docs/img/candidates.svg
 	@if [ -f $(RESULTS)/select-peers-python.json ]; then \
 	  scripts/plot_bench.py $(RESULTS)/select-peers-python.json --peers \
 	    --title "Sampling from Python on one core: microseconds of each library" \

@@ -4,7 +4,7 @@ A table is (label, where) for each row and column; a cell is the value of the ro
 agree with all of them. To add one: a `table` here, its two marks in a page, scripts/bench_tables.py --write.
 """
 
-from bench_tables import each, figure, of, table
+from bench_tables import each, figure, of, ratios, table
 
 BATCHES = each("batch", 1, 8, 32, 128)
 
@@ -64,6 +64,13 @@ CHECKS = ("top-k", "top-p", "top-k and top-p", "min-p", "ties", "greedy", "masks
 CAKE = (("Sluice, from logits", "sluice"), ("FlashInfer cake, softmax included", "flashinfer-cake"),
         ("FlashInfer cake, from ready probabilities", "flashinfer-cake-alone"),
         ("FlashInfer, joint filter", "flashinfer-joint"), ("vLLM, Triton", "vllm-triton"))
+
+
+def of_way(rows, way):
+    """The time of the one row with a task that begins with the way of sharding."""
+    (ns,) = (row["ns"] for row in rows if row["task"].startswith(way + "-"))
+    return ns
+
 
 TABLES = [
     table("front", "front-vllm-h200.json", heads=("streams", "front end"), where={"logprobs": 0},
@@ -192,6 +199,14 @@ TABLES = [
     *(figure(f"sample-{name}", "cuda-h200-peers-cake.json",
              {"task": "sample-k50-p0.9", "batch": 1, "peer": peer}, "peer_ns/1000", decimals=1)
       for name, peer in (("sluice", "sluice"), ("cake", "flashinfer-cake"))),
+    table("shards", "shards-h200-x2.json", heads=("rules",), where={"batch": 32},
+          rows=[(shown, {"task": [f"{way}-{task}" for way in ("one-gpu", "sharded", "gathered")]})
+                for shown, task in (("greedy", "greedy"), ("top-k 50, top-p 0.9", "k50-p0.9"), ("top-p 0.9", "p0.9"),
+                                    ("whole softmax (`kDrawn`)", "softmax"))],
+          columns=[*(of(f"{shown}, us", value=lambda rows, way=way: of_way(rows, way) / 1000)
+                     for shown, way in (("one GPU", "one-gpu"), ("two, sharded", "sharded"),
+                                        ("two, gathered", "gathered"))),
+                   of("sharding gains, times", value=lambda rows: of_way(rows, "one-gpu") / of_way(rows, "sharded"))]),
 ]
 
 # docs/research/: what papers propose, measured.
@@ -279,3 +294,99 @@ RESEARCH = [
           heads=("head", "answer"), value="ns/1000"),
 ]
 TABLES += RESEARCH
+
+# Figures of sentences that are the least or the most of several rows.
+SLUICE, VLLM, RUST = ({"sampler": "Sluice"}, {"sampler": "vLLM"}, {"front": "vLLM, Rust front end"})
+PENALTIES, LISTS = "penalties, min-p, bias, seeded", "logprobs 20"
+
+
+def shorter(pick):
+    """By how many percent Sluice's step is shorter than vLLM's, the least or the most of all batches."""
+    return lambda rows: pick(100 * (1 - ratio) for ratio in
+                             ratios(rows, "engine_step_us", SLUICE, VLLM, "task", "batch"))
+
+
+def added(pick, task):
+    """By how many percent a task makes vLLM's own greedy step longer."""
+    return lambda rows: pick(100 * (ratio - 1) for ratio in
+                             ratios(rows, "engine_step_us", {"task": task}, {"task": "greedy"}, "batch"))
+
+
+def runs_apart(rows):
+    """The two processes of one sampler that differ most, in percent."""
+    return max(100 * (max(runs) / min(runs) - 1) for runs in (row["engine_steps_us"] for row in rows))
+
+
+def fronts(pick, field, other, change=lambda ratio: ratio):
+    """What `sluice serve` gives of what another front end gives, by the counts of streams."""
+    return lambda rows: pick(change(ratio) for ratio in ratios(rows, field, {"front": "Sluice"}, other, "streams"))
+
+
+def fastest_peer(pick):
+    """How many times Sluice's time on the device vLLM's fastest path takes, by task and batch."""
+    def made(rows):
+        rows = [row for row in rows if "peer_device_ns" in row]
+        cells = {(row["task"], row["batch"]) for row in rows}
+        return pick(min(row["peer_device_ns"] / row["device_ns"] for row in rows
+                        if (row["task"], row["batch"]) == cell) for cell in cells)
+    return made
+
+
+def drafted(pick):
+    """By how many percent drafts shorten a token's time (negative: lengthen it)."""
+    return lambda rows: pick(100 * (1 - row["cpu_us"] / base["cpu_us"]) for row in rows if row["drafts"]
+                             for base in rows if base["task"] == row["task"] and not base["drafts"])
+
+
+def field(pick, name, scale=1.0):
+    return lambda rows: pick(scale * row[name] for row in rows if name in row)
+
+
+STEPS, FRONT, AT_ONCE = "vllm-steps-h200.json", "front-vllm-h200.json", {"logprobs": 0, "streams": [256, 512, 2048]}
+CERTIFIED = {"peer": "sluice-certified"}
+DRAWN_TASKS = ["repeating, T = 0.8", "a story, T = 1"]
+CALLS = ["select", "select, params", "select, out", "sample", "sample, params", "sample, no seed", "sample, ids"]
+TABLES += [
+    *(figure(f"steps-{name}-{pick.__name__}", STEPS, {"task": task}, shorter(pick), decimals=0)
+      for name, task in (("penalties", PENALTIES), ("lists", LISTS)) for pick in (min, max)),
+    figure("steps-worst", STEPS, {}, lambda rows: -shorter(min)(rows), decimals=2),
+    figure("steps-runs", STEPS, {}, runs_apart, decimals=1),
+    *(figure(f"steps-vllm-{name}-{pick.__name__}", STEPS, VLLM, added(pick, task), decimals=0)
+      for name, task in (("penalties", PENALTIES), ("lists", LISTS)) for pick in (min, max)),
+    figure("steps-one-greedy", "vllm-steps-h200-lists.json", {"task": "greedy", "batch": 1},
+           lambda rows: -shorter(min)(rows), decimals=1),
+    *(figure(f"front-tokens-{pick.__name__}", FRONT, AT_ONCE, fronts(pick, "tokens_s", {"front": "vLLM"}), decimals=1)
+      for pick in (min, max)),
+    *(figure(f"front-cpu-{pick.__name__}", FRONT, AT_ONCE,
+             fronts(pick, "tokens_per_cpu_second", {"front": "vLLM"}), decimals=1) for pick in (min, max)),
+    figure("front-rust-256", FRONT, {"logprobs": 0, "streams": 256},
+           fronts(max, "tokens_s", RUST, lambda ratio: 100 * (1 / ratio - 1)), decimals=0),
+    *(figure(f"front-rust-{pick.__name__}", FRONT, {"logprobs": 0, "streams": [512, 2048]},
+             fronts(pick, "tokens_s", RUST, lambda ratio: 100 * (1 - 1 / ratio)), decimals=0) for pick in (min, max)),
+    *(figure(f"steps-peers-{name}-{pick.__name__}", "cuda-step-h200-peers.json", {"task": tasks}, fastest_peer(pick),
+             decimals=decimals)
+      for name, decimals, tasks in (
+          ("drawn", 0, [f"step-{task}" for task in ("k50-p0.9", "bitmask", "bias", "bad-words", "min-tokens",
+                                                    "penalties", "min-p", "logprobs-20", "all-adjustments")]),
+          ("greedy", 1, ["step-greedy"])) for pick in (min, max)),
+    figure("end-to-end-most", END, {"peer": "sluice", "task": "k50-p0.9", "batch": [1, 8, 32]}, field(max, "gap_percent"), decimals=1),
+    figure("end-to-end-rounds", END, {"batch": [1, 8, 32]}, field(max, "spread_percent"), decimals=1),
+    *(figure(f"certified-saves-{batch}-{name}", END, {**CERTIFIED, "batch": batch}, field(pick, "gap_percent", -1.0),
+             decimals=1) for batch, name, pick in ((1, "least", min), (1, "most", max), (8, "most", max))),
+    *(figure(f"python-call-{pick.__name__}", "python-overhead.json", {"task": CALLS}, field(pick, "overhead_ns", 0.001),
+             decimals=1) for pick in (min, max)),
+    *(figure(f"draw-flashinfer-{pick.__name__}", "cuda-h200-peers.json", {"task": "sample"},
+             lambda rows, pick=pick: pick(ratios(rows, "peer_ns", {"peer": "flashinfer-logits"}, {"peer": "sluice"},
+                                                 "batch")), decimals=1) for pick in (min, max)),
+    figure("drafts-gain", "drafts-cpu.json", {"task": DRAWN_TASKS}, drafted(max), decimals=0),
+    figure("drafts-cost", "drafts-cpu.json", {"task": DRAWN_TASKS}, lambda rows: -drafted(min)(rows), decimals=0),
+    figure("generate-avx2", "generate-cpu.json", {"backend": "cpu-avx2"},
+           lambda rows: 1e9 * rows[0]["tokens"] / rows[0]["decode_ns"], digits=3),
+    *(figure(f"mask-{pick.__name__}", "structured-cpu.json", {"task": "xgrammar in Python"},
+             field(pick, "fill_ns", 0.001), decimals=1) for pick in (min, max)),
+    *(figure(f"decoded-once-{pick.__name__}", "traces-cpu.json", {"bench": "algorithms", "algorithm": "certified"},
+             field(pick, "read_once", 100.0), decimals=0) for pick in (min, max)),
+    *(figure(f"decoded-{name}", "traces-cpu.json", {"task": "kept", "setting": "p=0.9"},
+             lambda rows, place=place: 100 * rows[0]["shares"][place], decimals=0)
+      for name, place in (("peaked", 0), ("mid", 2))),
+]

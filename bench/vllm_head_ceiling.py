@@ -4,7 +4,7 @@
     python bench/vllm_head_ceiling.py --commit HASH --json OUT.json [--shape NAME ...] [--batch 1 --batch 8]
 
 The product of a step reads all of the matrix, a quarter of its rows (about what a certified head reads) or nothing;
-the rest of the logits is left from before. One engine process a shape, whose parts alternate. Weights are made up.
+the rest of the logits is left from before. The parts alternate within one engine process a shape. Weights are made up.
 step_us: a long generation less a short one, as bench/vllm_steps.py has it.
 """
 

@@ -44,13 +44,15 @@ class Results:
 
     def number(self, where, value, first=False):
         """`value`, "a" or "a/b" of fields and numbers, of the rows of a file that agree with `where`;
-        "median a" where there are several, as of repetitions."""
+        "median a" where there are several, as of repetitions; or a function of these rows."""
         where = dict(where)
-        is_median, value = value.startswith("median "), value.removeprefix("median ")
         name = where.pop("file")
         rows = [row for row in self.report(name)["rows"]
                 if all(row.get(key) in wanted if isinstance(wanted, (tuple, list)) else row.get(key) == wanted
                        for key, wanted in where.items())]
+        if callable(value):
+            return value(rows) if rows else None
+        is_median, value = value.startswith("median "), value.removeprefix("median ")
         above, _, below = value.partition("/")
 
         def field(row, name):
@@ -96,7 +98,7 @@ def cell(results, spec, row, column):
         where = {"file": spec["file"], **spec["where"], **column.get("where", {}), **row.get("where", {}),
                  **part.get("where", {})}
         value = part.get("value") or column.get("value") or row.get("value") or spec["value"]
-        number = results.number(where, value.format(stat=statistic), spec["first"])
+        number = results.number(where, value if callable(value) else value.format(stat=statistic), spec["first"])
         if number is None:
             continue
         digits = column.get("digits", spec["digits"])
@@ -164,7 +166,8 @@ def table(name, file, rows, columns, *, heads=("",), where=None, value="{stat}/1
 
 
 def figure(name, file, where, value="ns/1000", digits=3, decimals=None, unit="", first=False):
-    """One figure within a sentence: `value` of the rows of the file that agree with `where`."""
+    """One figure within a sentence: `value` of the rows of the file that agree with `where`, or, where it is a
+    function, what that makes of these rows (see `ratios`)."""
     return {"name": name, "where": {"file": file, **where}, "value": value, "digits": digits,
             "decimals": decimals, "unit": unit, "first": first, "inline": True}
 
@@ -176,6 +179,19 @@ def shown(spec, results):
     plain = rounded(number, spec["digits"]) if spec["decimals"] is None else \
         f"{number:,.{spec['decimals']}f}"
     return plain + spec["unit"]
+
+
+def ratios(rows, field, above, below, *by):
+    """For each group of rows that are equal in `by`, the median of a field of those that agree with `above`,
+    divided by that of those that agree with `below`; groups that lack one of them are left out."""
+    def median(group, where):
+        found = [row[field] for row in group if field in row and all(row.get(key) == one for key, one in where.items())]
+        return statistics.median(found) if found else None
+    groups = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(key) for key in by), []).append(row)
+    pairs = [(median(group, above), median(group, below)) for group in groups.values()]
+    return [a / b for a, b in pairs if None not in (a, b)]
 
 
 def each(key, *values, label="{}"):

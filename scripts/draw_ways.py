@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the ways of data through the source, and writes their tables, from docs/ways.toml.
 
-    scripts/draw_ways.py --write    docs/img/way-*.svg and the tables in docs/architecture.md
+    scripts/draw_ways.py --write    docs/img/way-*.svg and the tables in docs/architecture*.md
     scripts/draw_ways.py --check    says what --write would change, and names every hop whose file or function is gone
 """
 import argparse
@@ -12,10 +12,19 @@ import sys
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs/architecture.md"
+PAGES = [ROOT / "docs/architecture.md", ROOT / "docs/architecture-tokens.md"]
 COLUMNS = 4
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 218, 62, 26, 34, 12
-PALETTE = ["#dbeafe", "#dcfce7", "#fef3c7", "#fae8ff", "#fee2e2", "#e0e7ff", "#cffafe", "#f3e8d8", "#e5e7eb"]
+LIGHT = ["#dbeafe", "#dcfce7", "#fef3c7", "#fae8ff", "#fee2e2", "#e0e7ff", "#cffafe", "#f3e8d8", "#e5e7eb"]
+DARK = ["#1e3a5f", "#14432a", "#4a3a10", "#44204f", "#4f1f1f", "#2a2f66", "#124049", "#40331f", "#30363d"]
+STYLE = "\n".join([
+    "<style>",
+    ".page{fill:#ffffff}.ink{fill:#0f172a}.quiet{fill:#475569}.line{stroke:#475569}.edge{stroke:#94a3b8}",
+    "".join(f".f{index}{{fill:{colour}}}" for index, colour in enumerate(LIGHT)),
+    "@media (prefers-color-scheme:dark){",
+    ".page{fill:#0d1117}.ink{fill:#e6edf3}.quiet{fill:#9aa4af}.line{stroke:#9aa4af}.edge{stroke:#57606a}",
+    "".join(f".f{index}{{fill:{colour}}}" for index, colour in enumerate(DARK)) + "}",
+    "</style>"])
 
 
 def ways():
@@ -65,24 +74,27 @@ def picture(way):
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         'font-family="system-ui, sans-serif">',
+        STYLE,
         f"<title>{html.escape(way['title'])}</title>",
         '<defs><marker id="head" viewBox="0 0 6 6" refX="3" refY="3" markerWidth="6" markerHeight="6" orient="auto">'
-        '<path d="M0 0 L6 3 L0 6 z" fill="#475569"/></marker></defs>',
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        '<g stroke="#475569" stroke-width="1.5" fill="none" marker-end="url(#head)">',
+        '<path d="M0 0 L6 3 L0 6 z" class="quiet"/></marker></defs>',
+        f'<rect width="{width}" height="{height}" class="page"/>',
+        '<g class="line" stroke-width="1.5" fill="none" marker-end="url(#head)">',
         *(arrow(index, index + 1) for index in range(len(hops) - 1)),
         "</g>",
     ]
     for index, hop in enumerate(hops):
         x, y = place_of(index)
-        colour = PALETTE[folders.index(folder_of(hop)) % len(PALETTE)]
+        kind = f"f{folders.index(folder_of(hop)) % len(LIGHT)} edge"
         file = hop["file"].removeprefix("src/")
+        label = f"{index + 1}. {hop['function']}"
+        size = min(13, 330 // len(label))  # a letter is at most 0.6 of the size wide
         lines += [
-            f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6" fill="{colour}" stroke="#94a3b8"/>',
-            f'<text x="{x + 10}" y="{y + 20}" font-size="13" font-weight="600" fill="#0f172a">{index + 1}. '
-            f"{html.escape(hop['function'])}</text>",
-            f'<text x="{x + 10}" y="{y + 37}" font-size="10" fill="#475569">{html.escape(file)}</text>',
-            f'<text x="{x + 10}" y="{y + 53}" font-size="11" fill="#0f172a">{html.escape(hop["short"])}</text>',
+            f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6" class="{kind}"/>',
+            f'<text x="{x + 10}" y="{y + 20}" font-size="{size}" font-weight="600" class="ink">'
+            f"{html.escape(label)}</text>",
+            f'<text x="{x + 10}" y="{y + 37}" font-size="10" class="quiet">{html.escape(file)}</text>',
+            f'<text x="{x + 10}" y="{y + 53}" font-size="11" class="ink">{html.escape(hop["short"])}</text>',
         ]
     return "\n".join([*lines, "</svg>"]) + "\n"
 
@@ -97,14 +109,16 @@ def table(way):
     return "\n".join(lines)
 
 
-def page(text, all_ways):
+def filled(texts, all_ways):
+    """The pages with the table of each way between its marks."""
     for way in all_ways:
         begin, end = f"<!-- way: {way['name']} -->", "<!-- end -->"
-        if begin not in text:
-            sys.exit(f"{PAGE.name} has no mark {begin}")
-        head, rest = text.split(begin, 1)
-        text = head + begin + "\n" + table(way) + "\n" + end + rest.split(end, 1)[1]
-    return text
+        pages = [page for page, text in texts.items() if begin in text]
+        if len(pages) != 1:
+            sys.exit(f"{len(pages)} pages have the mark {begin}")
+        head, rest = texts[pages[0]].split(begin, 1)
+        texts[pages[0]] = head + begin + "\n" + table(way) + "\n" + end + rest.split(end, 1)[1]
+    return texts
 
 
 def main():
@@ -116,7 +130,7 @@ def main():
     all_ways = ways()
     faults = [fault for way in all_ways for fault in missing(way)]
     outputs = {ROOT / f"docs/img/way-{way['name']}.svg": picture(way) for way in all_ways}
-    outputs[PAGE] = page(PAGE.read_text(), all_ways)
+    outputs |= filled({page: page.read_text() for page in PAGES}, all_ways)
     for path, text in outputs.items():
         if path.is_file() and path.read_text() == text:
             continue

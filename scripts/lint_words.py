@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts words that do not belong into comments and string literals, per folder.
+"""Counts words that do not belong into comments, string literals and pages, per folder.
 
     scripts/lint_words.py            fails when a folder has more than scripts/lint_words.txt allows
     scripts/lint_words.py --list     prints every finding of the folders given, or of all folders
@@ -19,10 +19,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = ROOT / "scripts" / "lint_words.txt"
-TREES = ("include", "src", "cli", "python", "bench", "tests")
+TREES = ("include", "src", "cli", "python", "bench", "tests", "docs", "README.md")
 C_FILES = (".h", ".hpp", ".cuh", ".cc", ".cu", ".c", ".def", ".inc")
 HASH_FILES = (".py", ".txt", ".cmake")
 OWN_TEST = Path("tests/docs/lint_words_test.py")  # made of such words
+OWN_PAGES = ("docs/notes/", "docs/style.md")  # the diary, and what shows such words
 
 END = r"(?=\s*(?:[.,;:)]|\Z))"
 # In front of "the same", which then is an adjective or an adverb.
@@ -95,7 +96,9 @@ def chunks(text, is_c):
 
 def prose(kind, source):
     """`source` with everything that is no word of a sentence blanked."""
-    if kind in ("line", "block"):
+    if kind == "page":
+        pass
+    elif kind in ("line", "block"):
         source = MARKER.sub(blank, source)
         source = re.sub(r"\*/$", blank, source)
     else:
@@ -103,9 +106,16 @@ def prose(kind, source):
     return CODE.sub(lambda code: "`" + "_" * (len(code.group()) - 2) + "`", source)
 
 
-def findings(text, is_c):
-    """(line, word) of every word of the list in the comments and strings of a file."""
-    for kind, offset, source in chunks(text, is_c):
+def page(text):
+    """A page of Markdown with blocks of code, comments and the targets of links blanked."""
+    text = re.sub(r"(?ms)^(```+|~~~+).*?^\1", lambda block: re.sub(r"[^\n]", " ", block[0]), text)
+    text = re.sub(r"(?m)^ {4,}(?![-*] |\d+\. ).*$", blank, text)
+    return re.sub(r"(?s)<!--.*?-->|\]\([^)\s]*\)", lambda part: re.sub(r"[^\n]", " ", part[0]), text)
+
+
+def findings(text, is_c, is_page=False):
+    """(line, word) of every word of the list in the comments and strings of a file, or in a page."""
+    for kind, offset, source in [("page", 0, page(text))] if is_page else chunks(text, is_c):
         for match in FOUND.finditer(prose(kind, source)):
             line = text.count("\n", 0, offset + match.start()) + 1
             yield line, " ".join(match.group().split())
@@ -122,9 +132,9 @@ def source_files(root):
     for name in sorted(filter(None, listed.split("\0"))):
         path = Path(name)
         is_c = path.suffix in C_FILES
-        if path == OWN_TEST or path.suffix == ".txt" and path.name != "CMakeLists.txt":
+        if path == OWN_TEST or name.startswith(OWN_PAGES) or path.suffix == ".txt" and path.name != "CMakeLists.txt":
             continue
-        if (is_c or path.suffix in HASH_FILES) and (root / path).is_file():
+        if (is_c or path.suffix in HASH_FILES or path.suffix == ".md" and path.parts[0] in ("docs", "README.md")) and (root / path).is_file():
             yield path, is_c
 
 
@@ -134,7 +144,7 @@ def scan(root):
     for path, is_c in source_files(root):
         lines = found.setdefault(folder_of(path), [])
         text = (root / path).read_text(encoding="utf-8", errors="replace")
-        lines += [f"{path}:{line}: {word}" for line, word in findings(text, is_c)]
+        lines += [f"{path}:{line}: {word}" for line, word in findings(text, is_c, path.suffix == ".md")]
     return found
 
 

@@ -23,7 +23,7 @@ packages_of() {
       echo "libpcre2-dev        patterns of tokenizers"
       echo "libutf8proc-dev     Unicode of tokenizers"
       echo "libzmq3-dev         messages between engine and frontends"
-      echo "cppzmq-dev          the same from C++"
+      echo "cppzmq-dev          these messages from C++"
       echo "libmsgpack-cxx-dev  what is in these messages"
       echo "libboost-dev        HTTP: Asio and Beast"
       echo "prometheus-cpp-dev  metrics of the server"

@@ -64,6 +64,7 @@ def picture(lines, title):
            f'fill="{FRAME}"/>']
     out += [f'<circle cx="{MARGIN + 18 * i}" cy="{BAR // 2}" r="5" fill="{colour}"/>'
             for i, colour in enumerate(BUTTONS)]
+    out.append("<style>text,tspan{white-space:pre}</style>")  # Chromium takes no xml:space from a parent
     out.append('<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" '
                'font-size="13" xml:space="preserve">')
     for number, (is_command, is_first, text) in enumerate(rows):

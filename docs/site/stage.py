@@ -18,12 +18,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import command_reference  # noqa: E402
 import headers  # noqa: E402
+import http_reference  # noqa: E402
 import notebooks  # noqa: E402
 import python_reference  # noqa: E402
 
 FENCE = re.compile(r"^ {0,3}(```+|~~~+|:::+)")
 CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 LINK = re.compile(r"(\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?)([^()\s<>]+)(>?(?:\s+\"[^\"]*\")?\s*\))")
+NOT_RUN = re.compile(r"^<!-- not run: (.*) -->\n", re.MULTILINE)  # tests/docs/commands_test.py has the marks
 ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>$')
 ROW = re.compile(r"^\| \[[^\]]*\]\(([^)\s]+)\)")
 
@@ -31,7 +33,8 @@ ROW = re.compile(r"^\| \[[^\]]*\]\(([^)\s]+)\)")
 PLACES = {"README.md": "start.md", "docs/README.md": "contents.md", "docs/site/index.md": "index.md"}
 # Folders that the site has a made page for.
 MADE = {"include/sluice": "reference/cpp.md", "include/sluice/c": "reference/c.md",
-        "python": "reference/python.md", "cli": "reference/command.md"}
+        "python": "reference/python.md", "cli": "reference/command.md",
+        "src/server/api": "reference/http.md"}
 TITLES = {"start": "What Sluice is", "reference/command": "Command", "server": "HTTP: the server", "faq": "FAQ",
           "contents": "All pages"}
 NESTED = ("Research", "Notes")  # sections with a page of their own, to keep the navigation short
@@ -149,6 +152,7 @@ class Site:
                 return f'<a href="{link}">{found[1][1:found[1].rindex("](")]}</a>'
             return found[1] + link + found[3]
 
+        text = NOT_RUN.sub(r"*Not run by the tests: \1.*\n\n", text)
         text = outside_code(text, lambda line: ANCHOR.sub(r"(\1)=", LINK.sub(replaced, line)))
         target = self.source / here
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -190,6 +194,7 @@ def main():
     headers.write(root, build, source)
     python_reference.write(package, source)
     command_reference.write(root, program, source)
+    http_reference.write(program, source)
     trees = site.navigation()
     for name in sorted(site.pages):
         text = (root / name).read_text(encoding="utf-8")

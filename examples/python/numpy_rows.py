@@ -12,6 +12,11 @@ tokens = sluice.sample(logits, temperature=0.8, top_k=50, top_p=0.9, seed=[1, 2,
 print(tokens.ids)  # int32, one id a row
 # [first]
 
+# [why]
+last = int(logits[0].argmin())
+print(sluice.explain(logits[0], last, temperature=0.8, top_k=50, top_p=0.9))
+# [why]
+
 # [arrays]
 wide = random.normal(size=(2, 2000))  # float64, numpy's default
 row = np.ascontiguousarray(wide[:, ::2], dtype=np.float32)  # float32, the last axis without gaps

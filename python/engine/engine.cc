@@ -1,8 +1,11 @@
 // sluice.EngineClient and what it gives: requests to engines, in this process or in others.
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "python/engine/engine_client.h"
@@ -15,6 +18,7 @@
 #include "python/values/calls.h"
 #include "python/values/numbers.h"
 #include "python/values/objects.h"
+#include "support/check.h"
 
 namespace sluice::python {
 namespace {
@@ -60,6 +64,22 @@ PythonEngineClient* NewClient(nb::handle kept, Make&& make) {
   return new PythonEngineClient(std::move(parts), nb::borrow(kept));
 }
 
+// The path of a folder that exists: what is missing in it is found when the model is opened.
+std::string ModelFolderFrom(nb::handle model_dir) {
+  constexpr const char* kAllowed =
+      "a folder with config.json, *.safetensors and tokenizer.json or tokenizer.model";
+  if (!PyUnicode_Check(model_dir.ptr()) && !PyBytes_Check(model_dir.ptr()) &&
+      !nb::hasattr(model_dir, "__fspath__")) {
+    ThrowType("model_dir", Describe(model_dir), std::string("the path of ") + kAllowed);
+  }
+  std::string path = PathFrom(model_dir);
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) {
+    ThrowValue("model_dir", ToText(std::string_view(path)), kAllowed);
+  }
+  return path;
+}
+
 PythonEngineClient* NewLocal(nb::handle model_dir, nb::handle max_requests, nb::handle cache_tokens,
                              nb::handle steps_in_flight, std::string_view head,
                              std::string_view stop_at, nb::handle max_temperature,
@@ -67,7 +87,7 @@ PythonEngineClient* NewLocal(nb::handle model_dir, nb::handle max_requests, nb::
                              std::string_view generation_config, nb::handle grammar_library) {
   LocalParts parts;
   parts.defaults = ParamDefaultsByName(generation_config);
-  parts.directory = PathFrom(model_dir);
+  parts.directory = ModelFolderFrom(model_dir);
   parts.model.max_requests = GetNumber<int32_t>("max_requests", max_requests);
   parts.model.cache_tokens = GetNumber<int64_t>("cache_tokens", cache_tokens);
   parts.model.limits.max_temperature = GetNumber<float>("max_temperature", max_temperature);

@@ -1,4 +1,4 @@
-// Rules whose classes of characters leave out what no text has.
+// Rules of grammars without the surrogates of UTF-16 in their classes of characters.
 #pragma once
 
 #include <string>

@@ -29,7 +29,7 @@ def serve(*args):
 
 class ServerPage(unittest.TestCase):
     PAGES = "".join((ROOT / f"docs/{name}.md").read_text() for name in (
-        "server", "http-api", "server-operations", "structured-output"))
+        "server", "http-api", "http-parameters", "http-streams", "server-operations", "structured-output"))
 
     def section(self, name):
         return re.search(rf"^## {name}\n(.*?)(?:^## |\Z)", self.PAGES, re.DOTALL | re.MULTILINE)[1]

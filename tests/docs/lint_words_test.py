@@ -56,6 +56,17 @@ class Places(unittest.TestCase):
                          ["1: tells", "2: asks", "4: behind"])
 
 
+class Pages(unittest.TestCase):
+    def seen(self, text):
+        return [f"{line}: {word}" for line, word in lint_words.findings(text, False, True)]
+
+    def test_prose_is_read(self):
+        self.assertEqual(self.seen("# It\ntells\n- Read behind it.\n"), ["2: tells", "3: behind"])
+
+    def test_code_comments_and_links_are_not(self):
+        self.assertEqual(self.seen("```\nwho\n```\n\n    who\n\n`who` <!-- who --> [a](#who)\n"), [])
+
+
 class Counts(unittest.TestCase):
     def test_a_folder_that_grows_fails_and_says_where(self):
         found = {"include": [], "src/link": ["src/link/a.h:3: who", "src/link/a.h:9: told"]}

@@ -6,6 +6,7 @@ The checks are functions on strings; the tests below plant each fault once.
 
 import json
 import re
+import statistics
 import subprocess
 import sys
 import unittest
@@ -32,6 +33,9 @@ MADE = ("build/", "docs/_build/")
 MADE_PATHS = {"src/semantics/top_a.h", "python/sluice/reference/top_a.py"}
 # Commits that were folded into others before they were published; the pages that name them say so.
 FOLDED = {"1d10847", "1d108471d27a", "5be1c70"}
+# Pages to look up in, which are not read from top to bottom.
+LONG = {"docs/README.md", "docs/plugins/vllm-engine.md", "docs/plugins/vllm.md", "docs/server.md",
+        "docs/server-operations.md", "docs/structured-output.md", "docs/tools.md"}
 MEASURED = {"traces-cpu.json", "head-peers-cpu.json", "cuda-h200-lists.json"}  # docs/reproduce.md says so
 
 
@@ -221,6 +225,15 @@ class Repository(unittest.TestCase):
         for name in ("benchmarks", "benchmarks-gpu", "certified-head", "topk"):
             words = words_of((ROOT / f"docs/{name}.md").read_text(encoding="utf-8"))
             self.assertLessEqual(len(words), 1500, f"docs/{name}.md: move some to docs/notes/")
+
+    def test_pages_are_short(self):
+        """Of every word but those of comments: half of the pages have at most 900, and few more than 1,400."""
+        counts = {str(page.relative_to(ROOT)): len(re.sub(r"(?s)<!--.*?-->", "", page.read_text(encoding="utf-8")).split())
+                  for page in sorted((ROOT / "docs").rglob("*.md")) if not {"notes", "research"} & set(page.parts)}
+        self.assertLessEqual(statistics.median(counts.values()), 900)
+        long = {name: count for name, count in counts.items() if count > 1400 and name not in LONG}
+        self.assertEqual(long, {}, "split the page, or move some to docs/notes/")
+        self.assertEqual({name: count for name, count in counts.items() if name in LONG and count > 3000}, {})
 
     def test_words_of_the_pages(self):
         for page in sorted((ROOT / "docs").glob("*.md")):

@@ -115,6 +115,10 @@ class Links(unittest.TestCase):
     def test_anchors_are_those_of_the_site(self):
         self.assertEqual(self.staged('<a id="measured"></a>\nText\n'), "(measured)=\nText\n")
 
+    def test_the_reader_sees_what_is_not_run(self):
+        self.assertEqual(self.staged("a\n\n<!-- not run: no GPU -->\n    make x\n"),
+                         "a\n\n*Not run by the tests: no GPU.*\n\n    make x\n")
+
     def test_code_stays_as_it_is(self):
         text = "`[a](../README.md)`\n```\n[a](../README.md)\n```\n"
         self.assertEqual(self.staged(text), text)

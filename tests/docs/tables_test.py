@@ -94,6 +94,18 @@ class Made(unittest.TestCase):
         self.assertIn("begins a line", self.fill("\n" + good[2:], one)[0])
         self.assertIn("no such figure", self.fill("a <!-- figure: g --><!-- / -->")[0])
 
+    def test_a_figure_that_a_function_makes_of_rows(self):
+        most = tables.figure("f", "f.json", {"task": "a"}, lambda rows: max(row["ns"] for row in rows) / 1000)
+        self.assertEqual(self.fill("a <!-- figure: f --><!-- / -->", most, write=True), [])
+        self.assertIn("-->12.3<!--", (self.root / "docs/p.md").read_text())
+        none = tables.figure("f", "f.json", {"task": "c"}, lambda rows: max(row["ns"] for row in rows))
+        self.assertIn("no row of", self.fill("a <!-- figure: f --><!-- / -->", none)[0])
+
+    def test_ratios_of_the_medians_of_groups(self):
+        rows = [{"by": by, "kind": kind, "ns": ns} for by, kind, ns in (
+            (1, "x", 2), (1, "x", 4), (1, "x", 6), (1, "y", 8), (2, "x", 3), (2, "y", 1), (3, "x", 5))]
+        self.assertEqual(tables.ratios(rows, "ns", {"kind": "x"}, {"kind": "y"}, "by"), [0.5, 3.0])
+
     def test_numbers_keep_their_whole_part(self):
         self.assertEqual([tables.rounded(x, 3) for x in (0.1234, 1.234, 12.34, 123.4, 1234.5, 0.0)],
                          ["0.12", "1.23", "12.3", "123", "1,234", "0.00"])

@@ -372,8 +372,13 @@ def test_a_wrong_argument_is_named(client, case):
 
 
 def test_wrong_arguments_of_a_client_are_named():
-    with pytest.raises(sluice.Error, match=r"config\.json"):
-        sluice.EngineClient.local("/nowhere")
+    for folder, value in (("nowhere", '"nowhere"'), (__file__, f'"{__file__}"'), ("", '""')):
+        with pytest.raises(sluice.Error) as refused:
+            sluice.EngineClient.local(folder)
+        assert (refused.value.parameter, refused.value.value) == ("model_dir", value)
+        assert refused.value.allowed.startswith("a folder with config.json")
+    with pytest.raises(sluice.ArgumentTypeError, match="model_dir = 3 is not allowed: the path of a folder"):
+        sluice.EngineClient.local(3)
     with pytest.raises(sluice.Error, match="head"):
         sluice.EngineClient.local(MODEL, head="best")
     with pytest.raises(sluice.Error, match="max_requests"):

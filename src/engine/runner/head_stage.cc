@@ -64,7 +64,7 @@ DenseCause CauseOf(const SamplingParams& params, int64_t output_length, int64_t 
       semantics::FilterClass::kMass) {
     return DenseCause::kNone;
   }
-  // The token of a nucleus alone is known for little (docs/certified-head-proof.md); its Cut is
+  // The token of a nucleus alone is known for little (docs/certified-head-scope.md); its Cut is
   // not.
   const bool is_token_alone =
       semantics::IsNucleus(select) && params.draw_method == DrawMethod::kGumbel &&
