@@ -90,6 +90,13 @@ TABLES = [
           rows=[of((shown if sampler == "vLLM" else "", sampler), {"task": task, "sampler": sampler})
                 for shown, task in REQUESTS for sampler in ("vLLM", "Sluice")],
           columns=each("batch", 32, 128, 256)),
+    table("engine-grammar", "vllm-steps-h200-grammar.json", heads=("requests", "sampler"), value="engine_step_us/1000",
+          decimals=2,
+          rows=[of((shown if sampler == "vLLM" else "", sampler), {"task": task, "sampler": sampler})
+                for shown, task in (("greedy", "greedy"), ("a grammar, penalties, min-p, bias, seeds",
+                                                           "a grammar, penalties, min-p, bias, seeded"))
+                for sampler in ("vLLM", "Sluice")],
+          columns=each("batch", 256)),
     table("cards", "conformance-cpu.json", heads=("check",), where={"task": "card"},
           rows=[of(check, value=f"word {check}") for check in CHECKS],
           columns=[of(name, {"sampler": name}) for name in ("sluice", "numpy", "torch", "transformers", "vllm",
@@ -353,8 +360,7 @@ TABLES += [
     figure("steps-runs", STEPS, {}, runs_apart, decimals=1),
     *(figure(f"steps-vllm-{name}-{pick.__name__}", STEPS, VLLM, added(pick, task), decimals=0)
       for name, task in (("penalties", PENALTIES), ("lists", LISTS)) for pick in (min, max)),
-    figure("steps-one-greedy", "vllm-steps-h200-lists.json", {"task": "greedy", "batch": 1},
-           lambda rows: -shorter(min)(rows), decimals=1),
+    figure("steps-one-greedy", "vllm-steps-h200-grammar.json", {"task": "greedy", "batch": 1}, shorter(min), decimals=1),
     *(figure(f"front-tokens-{pick.__name__}", FRONT, AT_ONCE, fronts(pick, "tokens_s", {"front": "vLLM"}), decimals=1)
       for pick in (min, max)),
     *(figure(f"front-cpu-{pick.__name__}", FRONT, AT_ONCE,
