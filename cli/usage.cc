@@ -8,6 +8,7 @@
 
 #include "cli/flags/choices.h"
 #include "cli/flags/param_flags.h"
+#include "cli/help_examples.h"
 #include "cli/text.h"
 
 namespace sluice::cli {
@@ -66,6 +67,14 @@ std::string UnexpectedText(const Unexpected& unexpected) {
   }
   std::vector<std::string> names;
   for (const CLI::App* const sub : SubcommandsOf(command)) names.push_back(sub->get_name());
+  const bool is_of_other_builds = command.get_parent() == nullptr &&
+                                  std::ranges::any_of(kHelpExamples, [&](const auto& example) {
+                                    return example.command == word;
+                                  });
+  if (is_of_other_builds) {
+    return "this build has no command '" + word +
+           "'; it has all of them where the packages of `scripts/setup.sh build` are installed";
+  }
   if (!names.empty()) return "unknown command '" + word + "'" + DidYouMean(word, names);
   const bool takes_text = std::ranges::any_of(command.get_options(), [](const CLI::Option* option) {
     return option->get_positional() && option->get_type_name() == "TEXT";

@@ -120,6 +120,12 @@ class Errors(unittest.TestCase):
             self.assertEqual(self.error("generate", "Once", "upon"),
                              "unexpected argument 'upon'; a text of several words needs quotes around it")
 
+    @unittest.skipIf(HAS_SERVER, "built with the server")
+    def test_a_command_of_other_builds_is_named(self):
+        self.assertEqual(self.error("serve", "--port", "1"), "this build has no command 'serve'; it has all of them "
+                         "where the packages of `scripts/setup.sh build` are installed")
+        self.assertIn("unknown command 'serv'", self.error("serv"))
+
     def test_files_and_folders_that_do_not_exist(self):
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "text").write_text("{")
