@@ -216,92 +216,6 @@ TABLES = [
                    of("sharding gains, times", value=lambda rows: of_way(rows, "one-gpu") / of_way(rows, "sharded"))]),
 ]
 
-# docs/research/: what papers propose, measured.
-STUDY = {"file": "select-algorithms.json", "backend": "cpu-avx512"}
-DECODED = {"file": "traces-cpu.json", "bench": "algorithms", "backend": "cpu-avx512"}
-BY_NAME = each("algorithm", "certified", "pivot", "quickselect", "histogram", "radix", "filter_scan", "filter_sort",
-               "quick_find_max", "sort", label="`{}`")
-QRITA = (("`quaternary`: the whole method", "quaternary"), ("`binary`: one pivot a pass", "binary"),
-         ("`sort_finish`: the outliers sorted", "sort_finish"), ("`no_dup`: ties not looked at", "no_dup"),
-         ("`one_tile`: one size of blocks", "one_tile"), ("`force_fallback`: every row searched as well", "force_fallback"),
-         ("`no_truncation`: every row searched", "no_truncation"), ("`sort`: every row sorted", "sort"),
-         ("`auto`: `cuda::Select`", "auto"))
-HALF_LOW = "mid, half of the vocabulary lower"
-
-CLUSTER_COUNTS = (500, 1000, 2000, 4000, 8000)
-CLUSTER_QUESTIONS = (("first 50", "k50"), ("p = 0.9", "p0.9"), ("softmax within 0.05", "softmax0.05"))
-CLUSTER_POSITIONS = ((0, 3), *((first, max(first, 4) // 100 * 100 + 99) for first in (4, *range(100, 1000, 100))))
-RESEARCH = [
-    table("research-algorithms", "select-algorithms.json", BY_NAME,
-          [of("top-p 0.9: us", {"task": "top-p"}), of("reads", {"task": "top-p"}, value="reads"),
-           of("top-50: us", {"task": "top-50"}), of("reads", {"task": "top-50"}, value="reads")],
-          where=STUDY, stat="mean_ns"),
-    table("research-algorithms-decoded", "traces-cpu.json", BY_NAME,
-          [of("mean", value="mean_ns/floor_ns"), of("median", value="ns/floor_ns")],
-          where={**DECODED, "task": "the model's own"}),
-    table("research-qrita", "cuda-ablation-h200.json", [(label, {"algorithm": name}) for label, name in QRITA],
-          [of(f"{label}: {batch}", {"task": task, "batch": batch})
-           for label, task in (("k = 50, p = 0.9", "k50-p0.9"), ("p = 0.9", "p0.9")) for batch in (1, 32, 128)],
-          where={"bench": "cuda_ablation", "distribution": "mid"}, value="ns/1000"),
-    table("research-qrita-hits", "cuda-ablation-h200.json",
-          [(rows, {"distribution": name}) for rows, name in
-           (("peaked", "peaked"), ("mid", "mid"), ("flat", "flat"), (HALF_LOW, "half_unused"))],
-          [of(f"p = {p}", {"task": f"p{p}"}, parts=[{"value": "hit_rate_before"}, {"value": "hit_rate_after"}])
-           for p in (0.5, 0.7, 0.9, 0.95)],
-          where={"bench": "cuda_truncation"}, decimals=2, note="Guess / table."),
-    table("research-qrita-guess", "qrita-guess-cpu.json",
-          [(label, {"guess": name}) for label, name in
-           (("`paper`: the table in vLLM 0.33", "paper"), ("`quantile`: our formula for that table", "quantile"),
-            ("`formula`: the guess here", "formula"))],
-          [of(f"p = {p}", {"task": f"p{p}"}) for p in (0.5, 0.7, 0.9, 0.95)],
-          where={"distribution": "mid"}, value="outliers", decimals=0),
-    table("research-clusters-trained", "head-trained-cpu.json",
-          [of((name, str(clusters)), {"metric": metric, "clusters": clusters})
-           for name, metric in (("balls", "euclidean"), ("cones", "spherical")) for clusters in (500, 1000)],
-          [*(of(f"first {k}", value=f"opened_k{k}") for k in (1, 10, 50)), of("xi", value="tightness")],
-          where={"task": "clusters", "source": "text"}, heads=("bounds", "clusters"), decimals=3),
-    table("research-clusters-epsilon", "head-peers-cpu.json",
-          each("clusters", 500, 1000, 2000, 4000, 8000),
-          [of(f"within {epsilon}", {"epsilon": epsilon}, value="rows_share") for epsilon in (0.01, 0.05, 0.1, 0.2)]
-          + [of(f"in budget, {epsilon}", {"epsilon": epsilon}, value="certified") for epsilon in (0.01, 0.05, 0.2)],
-          where={"task": "cluster-softmax", "source": "text"}, heads=("clusters",), decimals=3),
-    table("research-clusters-steps", "cluster-steps-cpu.json",
-          [((head, label, str(clusters)), {"head": head, "question": question, "clusters": clusters})
-           for head, counts in (("built-in", CLUSTER_COUNTS), ("planted", (2000,)))
-           for label, question in CLUSTER_QUESTIONS for clusters in counts],
-          [of("in budget", value="budget", decimals=3), of("in twice", value="expanded", decimals=3),
-           of("fallback", value="fallback", decimals=3), of("rows opened", value="rows_opened", decimals=3),
-           *(of(f"p{q}", value=f"p{q}_us", decimals=0) for q in (50, 95, 99)),
-           *(of(f"dense p{q}", value=f"dense_p{q}_us", decimals=0) for q in (50, 95, 99))],
-          where={"task": "steps"}, heads=("head", "answer", "clusters")),
-    table("research-clusters-position", "cluster-steps-cpu.json",
-          [(f"{first} to {last}", {"first": first}) for first, last in CLUSTER_POSITIONS],
-          [of("first 50: fallback", {"task": "position", "question": "k50"}, value="fallback"),
-           of("softmax: fallback", {"task": "position", "question": "softmax0.05"}, value="fallback"),
-           of("rows opened", {"task": "position", "question": "softmax0.05"}, value="rows_opened"),
-           of("xi", {"task": "xi_position"}, value="mean")],
-          where={"head": "built-in"}, heads=("step",), decimals=3),
-    table("research-clusters-quality", "cluster-steps-cpu.json",
-          [(f"{epsilon}", {"epsilon": epsilon}) for epsilon in (0.01, 0.05, 0.1, 0.2)],
-          [of("perplexity", value="perplexity", decimals=3), of("dense head's", value="dense_perplexity", decimals=3),
-           of("tokens left out", value="lost_tokens", decimals=0), of("first token equal", value="top1", decimals=3),
-           of("largest variation", value="most_variation", decimals=4)],
-          where={"task": "quality", "head": "built-in"}, heads=("epsilon",)),
-    table("research-clusters-file", "cluster-steps-cpu.json",
-          [(str(clusters), {"clusters": clusters}) for clusters in CLUSTER_COUNTS],
-          [of("file, MB", value="bytes/1000000", decimals=2), of("weights, MB", value="weight_bytes/1000000", decimals=2),
-           of("built, s", value="build_s", decimals=2), of("read, ms", value="load_ms", decimals=2)],
-          where={"task": "file", "head": "built-in"}, heads=("clusters",)),
-    table("research-clusters-gpu", "cuda-clusters-h200.json",
-          [of((head, label), {"head": head, "task": f"clusters-{task}"}) for head in ("planted", "made")
-           for label, task in (("k = 10", "k10"), ("softmax within 0.05", "softmax0.05"), ("p = 0.9", "p0.9"))],
-          [of("1 state", {"batch": 1}), of("dense head", {"batch": 1}, value="dense_ns/1000"),
-           of("8 states", {"batch": 8}), of("dense head", {"batch": 8}, value="dense_ns/1000"),
-           of("rows opened", {"batch": 1}, value="rows_opened", decimals=3)],
-          heads=("head", "answer"), value="ns/1000"),
-]
-TABLES += RESEARCH
-
 # Figures of sentences that are the least or the most of several rows.
 SLUICE, VLLM, RUST = ({"sampler": "Sluice"}, {"sampler": "vLLM"}, {"front": "vLLM, Rust front end"})
 PENALTIES, LISTS = "penalties, min-p, bias, seeded", "logprobs 20"
@@ -396,3 +310,89 @@ TABLES += [
              lambda rows, place=place: 100 * rows[0]["shares"][place], decimals=0)
       for name, place in (("peaked", 0), ("mid", 2))),
 ]
+
+# docs/research/: what papers propose, measured.
+STUDY = {"file": "select-algorithms.json", "backend": "cpu-avx512"}
+DECODED = {"file": "traces-cpu.json", "bench": "algorithms", "backend": "cpu-avx512"}
+BY_NAME = each("algorithm", "certified", "pivot", "quickselect", "histogram", "radix", "filter_scan", "filter_sort",
+               "quick_find_max", "sort", label="`{}`")
+QRITA = (("`quaternary`: the whole method", "quaternary"), ("`binary`: one pivot a pass", "binary"),
+         ("`sort_finish`: the outliers sorted", "sort_finish"), ("`no_dup`: ties not looked at", "no_dup"),
+         ("`one_tile`: one size of blocks", "one_tile"), ("`force_fallback`: every row searched as well", "force_fallback"),
+         ("`no_truncation`: every row searched", "no_truncation"), ("`sort`: every row sorted", "sort"),
+         ("`auto`: `cuda::Select`", "auto"))
+HALF_LOW = "mid, half of the vocabulary lower"
+
+CLUSTER_COUNTS = (500, 1000, 2000, 4000, 8000)
+CLUSTER_QUESTIONS = (("first 50", "k50"), ("p = 0.9", "p0.9"), ("softmax within 0.05", "softmax0.05"))
+CLUSTER_POSITIONS = ((0, 3), *((first, max(first, 4) // 100 * 100 + 99) for first in (4, *range(100, 1000, 100))))
+RESEARCH = [
+    table("research-algorithms", "select-algorithms.json", BY_NAME,
+          [of("top-p 0.9: us", {"task": "top-p"}), of("reads", {"task": "top-p"}, value="reads"),
+           of("top-50: us", {"task": "top-50"}), of("reads", {"task": "top-50"}, value="reads")],
+          where=STUDY, stat="mean_ns"),
+    table("research-algorithms-decoded", "traces-cpu.json", BY_NAME,
+          [of("mean", value="mean_ns/floor_ns"), of("median", value="ns/floor_ns")],
+          where={**DECODED, "task": "the model's own"}),
+    table("research-qrita", "cuda-ablation-h200.json", [(label, {"algorithm": name}) for label, name in QRITA],
+          [of(f"{label}: {batch}", {"task": task, "batch": batch})
+           for label, task in (("k = 50, p = 0.9", "k50-p0.9"), ("p = 0.9", "p0.9")) for batch in (1, 32, 128)],
+          where={"bench": "cuda_ablation", "distribution": "mid"}, value="ns/1000"),
+    table("research-qrita-hits", "cuda-ablation-h200.json",
+          [(rows, {"distribution": name}) for rows, name in
+           (("peaked", "peaked"), ("mid", "mid"), ("flat", "flat"), (HALF_LOW, "half_unused"))],
+          [of(f"p = {p}", {"task": f"p{p}"}, parts=[{"value": "hit_rate_before"}, {"value": "hit_rate_after"}])
+           for p in (0.5, 0.7, 0.9, 0.95)],
+          where={"bench": "cuda_truncation"}, decimals=2, note="Guess / table."),
+    table("research-qrita-guess", "qrita-guess-cpu.json",
+          [(label, {"guess": name}) for label, name in
+           (("`paper`: the table in vLLM 0.33", "paper"), ("`quantile`: our formula for that table", "quantile"),
+            ("`formula`: the guess here", "formula"))],
+          [of(f"p = {p}", {"task": f"p{p}"}) for p in (0.5, 0.7, 0.9, 0.95)],
+          where={"distribution": "mid"}, value="outliers", decimals=0),
+    table("research-clusters-trained", "head-trained-cpu.json",
+          [of((name, str(clusters)), {"metric": metric, "clusters": clusters})
+           for name, metric in (("balls", "euclidean"), ("cones", "spherical")) for clusters in (500, 1000)],
+          [*(of(f"first {k}", value=f"opened_k{k}") for k in (1, 10, 50)), of("xi", value="tightness")],
+          where={"task": "clusters", "source": "text"}, heads=("bounds", "clusters"), decimals=3),
+    table("research-clusters-epsilon", "head-peers-cpu.json",
+          each("clusters", 500, 1000, 2000, 4000, 8000),
+          [of(f"within {epsilon}", {"epsilon": epsilon}, value="rows_share") for epsilon in (0.01, 0.05, 0.1, 0.2)]
+          + [of(f"in budget, {epsilon}", {"epsilon": epsilon}, value="certified") for epsilon in (0.01, 0.05, 0.2)],
+          where={"task": "cluster-softmax", "source": "text"}, heads=("clusters",), decimals=3),
+    table("research-clusters-steps", "cluster-steps-cpu.json",
+          [((head, label, str(clusters)), {"head": head, "question": question, "clusters": clusters})
+           for head, counts in (("built-in", CLUSTER_COUNTS), ("planted", (2000,)))
+           for label, question in CLUSTER_QUESTIONS for clusters in counts],
+          [of("in budget", value="budget", decimals=3), of("in twice", value="expanded", decimals=3),
+           of("fallback", value="fallback", decimals=3), of("rows opened", value="rows_opened", decimals=3),
+           *(of(f"p{q}", value=f"p{q}_us", decimals=0) for q in (50, 95, 99)),
+           *(of(f"dense p{q}", value=f"dense_p{q}_us", decimals=0) for q in (50, 95, 99))],
+          where={"task": "steps"}, heads=("head", "answer", "clusters")),
+    table("research-clusters-position", "cluster-steps-cpu.json",
+          [(f"{first} to {last}", {"first": first}) for first, last in CLUSTER_POSITIONS],
+          [of("first 50: fallback", {"task": "position", "question": "k50"}, value="fallback"),
+           of("softmax: fallback", {"task": "position", "question": "softmax0.05"}, value="fallback"),
+           of("rows opened", {"task": "position", "question": "softmax0.05"}, value="rows_opened"),
+           of("xi", {"task": "xi_position"}, value="mean")],
+          where={"head": "built-in"}, heads=("step",), decimals=3),
+    table("research-clusters-quality", "cluster-steps-cpu.json",
+          [(f"{epsilon}", {"epsilon": epsilon}) for epsilon in (0.01, 0.05, 0.1, 0.2)],
+          [of("perplexity", value="perplexity", decimals=3), of("dense head's", value="dense_perplexity", decimals=3),
+           of("tokens left out", value="lost_tokens", decimals=0), of("first token equal", value="top1", decimals=3),
+           of("largest variation", value="most_variation", decimals=4)],
+          where={"task": "quality", "head": "built-in"}, heads=("epsilon",)),
+    table("research-clusters-file", "cluster-steps-cpu.json",
+          [(str(clusters), {"clusters": clusters}) for clusters in CLUSTER_COUNTS],
+          [of("file, MB", value="bytes/1000000", decimals=2), of("weights, MB", value="weight_bytes/1000000", decimals=2),
+           of("built, s", value="build_s", decimals=2), of("read, ms", value="load_ms", decimals=2)],
+          where={"task": "file", "head": "built-in"}, heads=("clusters",)),
+    table("research-clusters-gpu", "cuda-clusters-h200.json",
+          [of((head, label), {"head": head, "task": f"clusters-{task}"}) for head in ("planted", "made")
+           for label, task in (("k = 10", "k10"), ("softmax within 0.05", "softmax0.05"), ("p = 0.9", "p0.9"))],
+          [of("1 state", {"batch": 1}), of("dense head", {"batch": 1}, value="dense_ns/1000"),
+           of("8 states", {"batch": 8}), of("dense head", {"batch": 8}, value="dense_ns/1000"),
+           of("rows opened", {"batch": 1}, value="rows_opened", decimals=3)],
+          heads=("head", "answer"), value="ns/1000"),
+]
+TABLES += RESEARCH
