@@ -7,6 +7,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "cli/files/file.h"
 #include "cli/flags/choices.h"
 #include "cli/serve/access_log.h"
+#include "cli/serve/error_log.h"
 #include "cli/serve/hangup.h"
 #include "cli/serve/private_folder.h"
 #include "cli/serve/serve_check.h"
@@ -75,14 +77,13 @@ std::vector<std::string> EngineArguments(const CLI::App& command) {
   return arguments;
 }
 
-// Lines of several threads, each in one piece.
-void Say(std::string_view line) { std::cerr << "sluice: " + std::string(line) + "\n"; }
+using SayLine = std::function<void(std::string_view)>;
 
 // Sluice engine as a child, at an address that only this user reaches.
 class OwnEngine {
  public:
-  OwnEngine(const ServeOptions& options, const std::stop_token& stop)
-      : supervisor_({.command = Command(options, folder_.path()), .log = Say}, stop) {}
+  OwnEngine(const ServeOptions& options, SayLine say, const std::stop_token& stop)
+      : supervisor_({.command = Command(options, folder_.path()), .log = std::move(say)}, stop) {}
 
   const std::string& endpoint() const { return supervisor_.endpoint(); }
   int pid() const { return supervisor_.pid(); }
@@ -110,9 +111,10 @@ class OwnEngine {
 
 // Null when a signal came first. What the engine says about a model that it cannot load is on
 // standard error by then.
-std::unique_ptr<OwnEngine> StartEngine(const ServeOptions& options, const std::stop_token& stop) {
+std::unique_ptr<OwnEngine> StartEngine(const ServeOptions& options, const SayLine& say,
+                                       const std::stop_token& stop) {
   try {
-    return std::make_unique<OwnEngine>(options, stop);
+    return std::make_unique<OwnEngine>(options, say, stop);
   } catch (const Error&) {
     if (stop.stop_requested()) return nullptr;
     throw std::runtime_error("the engine did not start; the lines above say why");
@@ -122,18 +124,18 @@ std::unique_ptr<OwnEngine> StartEngine(const ServeOptions& options, const std::s
 constexpr std::string_view kVllm = "vllm+";
 
 // How the engines of vLLM are started that this server waits for.
-void SayHowToStart(const ServeOptions& options) {
+void SayHowToStart(const ServeOptions& options, const SayLine& say) {
   for (const std::string& endpoint : options.server.engines) {
     if (!IsVllmEndpoint(endpoint)) continue;
     const std::string_view address = std::string_view(endpoint).substr(endpoint.find("//") + 2);
     const size_t colon = address.rfind(':');
     const std::string& directory = options.setup.source.directory;
     // With one rank vLLM takes the address from the variable alone.
-    Say("waits for an engine: VLLM_DP_MASTER_IP=" + std::string(address.substr(0, colon)) +
+    say("waits for an engine: VLLM_DP_MASTER_IP=" + std::string(address.substr(0, colon)) +
         " vllm serve " + (directory.empty() ? "MODEL" : directory) +
         " --headless --data-parallel-rpc-port " + std::string(address.substr(colon + 1)));
     if (!IsLocal(std::string_view(endpoint).substr(kVllm.size()))) {
-      Say("other machines may reach " + endpoint + ", without authentication");
+      say("other machines may reach " + endpoint + ", without authentication");
     }
   }
 }
@@ -242,7 +244,9 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
   IgnoreHarmlessSignals();
   ServeOptions options = given;
   ServerOptions& server = options.server;
-  Hangup hangup(given, Say);
+  ErrorLog log;
+  const SayLine say = [&log](std::string_view line) { log.Say(line); };
+  Hangup hangup(given, say);
   std::optional<StopSignal> signals;
   if (!options.only_checks) {
     signals.emplace(StopSignal::kTwice,
@@ -258,24 +262,24 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
   const ModelText text = OpenServedText(options);
   CheckAddress(server);
   if (!IsLocal(server) && server.api_keys.empty()) {
-    Say("other machines may reach " + server.host + ", without a key: --api-key requires one");
+    say("other machines may reach " + server.host + ", without a key: --api-key requires one");
   }
   std::optional<AccessLog> access_log;
   if (!options.access_log_path.empty()) {
-    access_log.emplace(options.access_log_path, Say);
+    access_log.emplace(options.access_log_path, say);
     server.access_log = [&access_log](std::string_view line) { access_log->Write(line); };
   }
   const Hangup::Lease log_lease = hangup.Use(access_log.has_value() ? &*access_log : nullptr);
   std::unique_ptr<OwnEngine> own;
   if (server.engines.empty()) {
-    own = StartEngine(options, stop.token());
+    own = StartEngine(options, say, stop.token());
     if (own == nullptr) return;
     server.engines = {own->endpoint()};
   }
-  if (!options.setup.is_quiet) server.log = Say;
+  if (!options.setup.is_quiet) server.log = say;
   if (HasVllmEngine(server)) {
     if (server.model_names.empty()) server.model_names = {options.setup.source.ShortName()};
-    if (!options.setup.is_quiet && options.vllm_command.empty()) SayHowToStart(options);
+    if (!options.setup.is_quiet && options.vllm_command.empty()) SayHowToStart(options, say);
   }
   // A signal, or the end of the engine.
   std::stop_source over;
@@ -284,9 +288,12 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
   if (!options.vllm_command.empty()) {
     vllm.emplace(VllmEngineOptions{
         .command = options.vllm_command,
-        .on_line = [](std::string_view line) { std::cerr << "vllm: " + std::string(line) + "\n"; },
-        .log = Say,
+        .on_line = [&log](std::string_view line) { log.Write("vllm: " + std::string(line)); },
+        .log = say,
         .on_given_up = [&over] { over.request_stop(); }});
+    server.engine_observer = [&vllm](const EngineState& state) {
+      if (state.health == EngineHealth::kReady) vllm->SetReady();
+    };
   }
   server.stop = over.get_token();
   std::optional<Server> connected;
@@ -298,7 +305,6 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
     throw;
   }
   Server& serving = *connected;
-  if (vllm.has_value()) vllm->SetReady();
   const ServeStart start{
       .url = serving.url(),
       .model = server.model_names.empty() ? serving.info().model : server.model_names[0],
@@ -308,7 +314,13 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
                                        : std::nullopt,
       .has_api_keys = !server.api_keys.empty(),
       .is_built_in_model = own != nullptr && options.setup.source.directory.empty()};
-  if (!options.setup.is_quiet) PrintStart(start, std::cerr, Terminal::Detect(STDERR_FILENO));
+  if (!options.setup.is_quiet) {
+    std::ostringstream shown;
+    PrintStart(start, shown, Terminal::Detect(STDERR_FILENO));
+    std::string lines = std::move(shown).str();
+    if (lines.ends_with('\n')) lines.pop_back();
+    log.Write(lines);
+  }
   if (options.as_json) {
     WriteStart(start, out);
   } else {

@@ -1,15 +1,10 @@
 #include "cli/vllm/vllm.h"
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "cli/flags/choices.h"
@@ -19,9 +14,9 @@
 #include "cli/text.h"
 #include "cli/usage_error.h"
 #include "cli/vllm/find_vllm.h"
+#include "cli/vllm/held_port.h"
 #include "cli/vllm/model_folder.h"
 #include "cli/vllm/vllm_flags.h"
-#include "link/file_descriptor.h"
 
 namespace sluice::cli {
 namespace {
@@ -41,21 +36,6 @@ struct VllmOptions {
   int32_t servers = 1;
   bool has_tool_choice = false;
 };
-
-// Where the engine looks for this server.
-uint16_t FreePort() {
-  const link::FileDescriptor probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  ::inet_pton(AF_INET, kLoopback, &address.sin_addr);
-  socklen_t size = sizeof address;
-  auto* const its = reinterpret_cast<sockaddr*>(&address);
-  if (!probe.IsOpen() || ::bind(probe.get(), its, size) != 0 ||
-      ::getsockname(probe.get(), its, &size) != 0) {
-    throw std::system_error(errno, std::generic_category(), "a port for the engine");
-  }
-  return ntohs(address.sin_port);
-}
 
 void AddNameFlags(CLI::App& command, VllmOptions& options) {
   command
@@ -114,7 +94,8 @@ void RunVllm(VllmOptions options) {
   serve.setup.source.directory = ModelFolder(options.model, options.revision);
   if (server.model_names.empty()) server.model_names = {options.model};
   const FoundVllm found = FindVllm(options.python);
-  const std::string port = Number(FreePort());
+  const HeldPort held(kLoopback);  // where the engine looks for this server
+  const std::string port = Number(held.number());
   server.engines = {"vllm+tcp://" + std::string(kLoopback) + ":" + port};
   server.start_timeout = kStartTime;
   std::vector<std::string>& command = serve.vllm_command;

@@ -95,6 +95,8 @@ struct ServerOptions {
   std::function<void(std::string_view line)> access_log = {};
   // Called from any thread, a few times a second at most.
   std::function<void(std::string_view line)> log = {};
+  // Called when the health of an engine changes, or its reason; must not wait.
+  EngineObserver engine_observer = {};
 };
 
 class Server {

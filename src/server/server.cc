@@ -92,6 +92,7 @@ class Server::Impl {
   // connection. A vLLM engine that gives a reason is always logged, because it may take minutes to
   // start or have another version.
   void SayState(const EngineState& state) {
+    if (state_.options.engine_observer) state_.options.engine_observer(state);
     const bool has_cause = IsVllmEndpoint(state.endpoint) && !state.reason.empty();
     const bool is_news = has_cause || known_.contains(state.endpoint);
     if (is_news || state.health == EngineHealth::kReady) known_.insert(state.endpoint);

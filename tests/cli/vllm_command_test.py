@@ -135,6 +135,19 @@ class Command(unittest.TestCase):
                 self.assertEqual(server.process.wait(2 * served.PATIENCE), 0)
                 wait_until(lambda: not any(map(is_alive, pids)), pids)
 
+    def test_a_reader_of_the_log_that_has_stopped_stops_nothing(self):
+        # A pipe holds 64 KiB, and this is more for each of 100 steps.
+        with served.Server(SLUICE, MODEL, "--python", STAND_IN, command=("vllm",),
+                           environment={"FAKE_VLLM": "loud=5000"}) as server:
+            for _ in range(4):
+                status, _, answer = server.post(
+                    "/v1/completions", {"prompt": "It was", "max_tokens": 25, "ignore_eos": True})
+                self.assertEqual(status, 200)
+                self.assertEqual(answer["usage"]["completion_tokens"], 25)
+            self.assertEqual(server.get("/health")[0], 200)
+            said = server.end()[1]
+            self.assertIn("vllm: a line of the log\n", said)
+
     def test_an_engine_ends_with_a_killed_server(self):
         with Vllm() as server:
             server.process.kill()
@@ -155,6 +168,13 @@ class Refusals(unittest.TestCase):
                             ("version=0.31.2", "Sluice takes 0.32 or 0.33")):
             said = refused(MODEL, "--python", STAND_IN, environment={"FAKE_VLLM": mode}, code=1)
             self.assertIn(words, said)
+        said = refused(MODEL, "--python", STAND_IN, environment={"FAKE_VLLM": "broken"}, code=1)
+        self.assertIn(f"{STAND_IN} does not say which vLLM it has: exit status 1: Fatal Python error",
+                      said)
+        # More than a pipe takes before what counts.
+        said = refused(MODEL, "--python", STAND_IN, code=1,
+                       environment={"FAKE_VLLM": "floods version=0.1.0"})
+        self.assertIn("vLLM 0.1.0 of", said)
         said = refused(MODEL, "--python", "/no/such", code=1)
         self.assertIn("--python /no/such is no program", said)
         with tempfile.TemporaryDirectory() as folder:

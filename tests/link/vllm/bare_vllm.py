@@ -9,6 +9,8 @@ each request a step. FAKE_VLLM has words that change that:
     version=V   the version that it has          fails       ends with 3 before it says hello
     step=S      seconds of a step                forks       has a child, which writes its id to
     stubborn    SIGTERM does not end it                      FAKE_VLLM_CHILD
+    broken      as an interpreter that cannot run            floods      says much on standard error
+    loud=N      N lines of its log for each step
 """
 
 import json
@@ -269,6 +271,8 @@ def serve(words):
                     is_idle = False
         for rank in ranks:
             rank.step()
+        if not is_idle and "loud" in MODE:
+            print("a line of the log\n" * int(MODE["loud"]), file=sys.stderr, flush=True)
         if not is_idle:
             time.sleep(pause)
 
@@ -276,6 +280,11 @@ def serve(words):
 def main():
     words = sys.argv[1:]
     if words[:1] == ["-c"]:
+        if "floods" in MODE:
+            print("a warning\n" * 100_000, file=sys.stderr)
+        if "broken" in MODE:
+            print("Fatal Python error: init_fs_encoding", file=sys.stderr)
+            sys.exit(1)
         print(VERSION)
     elif words[:3] == ["-m", "vllm.entrypoints.cli.main", "serve"]:
         try:
