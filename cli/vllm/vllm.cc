@@ -32,7 +32,8 @@ struct VllmOptions {
   std::string model;
   std::string revision;
   std::string python;
-  std::vector<std::string> engine_words;
+  std::string reasoning_parser;  // of the engine
+  EngineLine engine;
   int32_t servers = 1;
   bool has_tool_choice = false;
 };
@@ -67,10 +68,11 @@ void AddServerFlagsOfVllm(CLI::App& command, VllmOptions& options) {
   command
       .add_option_function<std::string>(
           "--reasoning-parser",
-          [&server](const std::string& name) {
+          [&options, &server](const std::string& name) {
             server.reasoning_format = ReasoningFormatOfParser(name);
+            options.reasoning_parser = ReasoningParserOfEngine(name);
           },
-          "--reasoning-format by vLLM's name of it")
+          "--reasoning-format by vLLM's name of it; the engine gets it too, for budgets")
       ->type_name("PARSER");
   command
       .add_option_function<std::string>(
@@ -82,6 +84,18 @@ void AddServerFlagsOfVllm(CLI::App& command, VllmOptions& options) {
           },
           "--cors-origin, one or a list in JSON")
       ->type_name("JSON");
+  command
+      .add_option_function<int64_t>(
+          "--sse-keep-alive-interval",
+          [&server](int64_t seconds) {
+            if (seconds > 0) server.keep_alive = std::chrono::seconds(seconds);
+          },
+          "seconds of silence in a stream before a comment; without it, and with 0, 15")
+      ->type_name("INT")
+      ->check(CLI::Range(0, 86400));
+  command.add_option("--uds", server.unix_socket, "--unix-socket by vLLM's name of it")
+      ->type_name("PATH")
+      ->excludes("--unix-socket");
   command.add_flag("--enable-auto-tool-choice", options.has_tool_choice,
                    "no effect: it is always on");
   command.add_option("--api-server-count", options.servers, "no effect: one process is enough")
@@ -93,6 +107,7 @@ void RunVllm(VllmOptions options) {
   ServerOptions& server = serve.server;
   serve.setup.source.directory = ModelFolder(options.model, options.revision);
   if (server.model_names.empty()) server.model_names = {options.model};
+  for (const std::string& note : options.engine.notes) std::cerr << "sluice: " + note + "\n";
   const FoundVllm found = FindVllm(options.python);
   const HeldPort held(kLoopback);  // where the engine looks for this server
   const std::string port = Number(held.number());
@@ -102,7 +117,10 @@ void RunVllm(VllmOptions options) {
   command = {found.python,  "-m",         "vllm.entrypoints.cli.main", "serve",
              options.model, "--headless", "--data-parallel-rpc-port",  port};
   if (!options.revision.empty()) command.insert(command.end(), {"--revision", options.revision});
-  command.insert(command.end(), options.engine_words.begin(), options.engine_words.end());
+  if (!options.reasoning_parser.empty()) {
+    command.insert(command.end(), {"--reasoning-parser", options.reasoning_parser});
+  }
+  command.insert(command.end(), options.engine.words.begin(), options.engine.words.end());
   // With one rank vLLM takes the address from the variable alone.
   ::setenv("VLLM_DP_MASTER_IP", kLoopback, 1);
   std::cerr << "sluice: starts vLLM " + found.version + " of " + found.python + "\n";
@@ -136,7 +154,7 @@ void AddVllm(CLI::App& app, std::function<void()>& action) {
           "missing MODEL: give the folder of a model, or its name, before all flags\n"
           "See sluice vllm --help");
     }
-    options->engine_words = EngineWords(*command, command->remaining());
+    options->engine = EngineWords(*command, command->remaining());
     TakeKeyVariable(*command, kVllmKeyVariable);
     // That of sluice serve requires a key here as well.
     if (const char* const key = std::getenv(kKeyVariable); key != nullptr) {

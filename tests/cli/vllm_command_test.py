@@ -77,14 +77,14 @@ class Command(unittest.TestCase):
     def test_the_engine_gets_what_is_not_the_servers(self):
         with Vllm("--served-model-name", "a", "b", "--max-model-len", "512", "--dtype=bfloat16",
                   "-tp", "2", "--enable-auto-tool-choice", "--tool-call-parser", "qwen3_json",
-                  "--enforce-eager", "--allowed-origins", '["https://a.example"]',
+                  "--reasoning-parser", "qwen3", "--enforce-eager", "--allowed-origins", '["https://a.example"]',
                   "--revision", "main") as server:
             line = next(said for said in server.said if said.startswith("vllm: arguments: "))
             words, master = line.removeprefix("vllm: arguments: ").split(" master: ")
             words = json.loads(words)
             port = words.pop(words.index("--data-parallel-rpc-port") + 1)
             self.assertEqual(words, [MODEL, "--headless", "--data-parallel-rpc-port", "--revision",
-                                     "main", "--max-model-len", "512", "--dtype=bfloat16", "-tp",
+                                     "main", "--reasoning-parser", "qwen3", "--max-model-len", "512", "--dtype=bfloat16", "-tp",
                                      "2", "--enforce-eager"])
             self.assertEqual(master, "127.0.0.1")
             self.assertEqual(server.start["engine"], [f"vllm+tcp://127.0.0.1:{port}"])
@@ -95,6 +95,12 @@ class Command(unittest.TestCase):
             answer = server.post("/v1/completions",
                                  {"model": "b", "prompt": "It was", "max_tokens": 2})[2]
             self.assertEqual(answer["choices"][0]["text"], "It was")
+
+    def test_it_listens_at_a_path(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder, "socket"))
+            with Vllm("--uds", path, listens=()) as server:
+                self.assertEqual(server.url, f"unix:{path}")
 
     def test_the_model_has_the_name_that_was_given(self):
         with Vllm() as server:
@@ -190,13 +196,42 @@ class Refusals(unittest.TestCase):
             said = refused(MODEL, code=1, environment={"PATH": path, "FAKE_VLLM": "version=0.1.0"})
             self.assertIn(f"vLLM 0.1.0 of {python}", said)
 
+    def test_each_flag_of_vllms_server_has_an_effect_or_is_named(self):
+        taken = subprocess.run([SLUICE, "vllm", "--help"], capture_output=True, text=True,
+                               check=True, env=served.ENVIRONMENT).stdout.split()
+        flags = (ROOT / "tests/fixtures/vllm_flags.txt").read_text().split("\n")[1:-1]
+        self.assertGreater(len(flags), 60)
+        of_engine = []
+        for flag in flags:
+            if any(word.rstrip(",") == flag for word in taken):
+                continue
+            done = subprocess.run([SLUICE, "vllm", MODEL, f"{flag}=1", "--python", "/no/such"],
+                                  capture_output=True, text=True, check=False,
+                                  env=served.ENVIRONMENT)
+            if done.returncode == 2:
+                self.assertIn(f"{flag} is not taken: ", done.stderr)
+            else:
+                self.assertIn("--python /no/such is no program", done.stderr)
+                if f"{flag} has no effect: " not in done.stderr:
+                    of_engine.append(flag)
+        self.assertEqual(of_engine, ["--enable-flash-late-interaction"])
+
+    def test_the_value_that_sluice_has_anyway_is_taken(self):
+        for words in (["--response-role", "assistant"], ["--tool-strict-level=auto"],
+                      ["--data-parallel-size", "1"], ["--logprobs-mode=raw_logprobs"]):
+            self.assertIn("is no program", refused(MODEL, *words, "--python", "/no/such", code=1))
+        self.assertIn("--response-role is not taken: answers have the role assistant",
+                      refused(MODEL, "--response-role", "bot"))
+        self.assertIn("--logprobs-mode is not taken: answers say",
+                      refused(MODEL, "--logprobs-mode=processed_logits"))
+
     def test_flags_that_cannot_be_honoured_are_named(self):
         for words, said in ((["--ssl-keyfile", "k"], "--ssl-keyfile is not taken: Sluice has no TLS"),
                             (["--headless"], "--headless is not taken"),
                             (["-dp", "2"], "-dp is not taken: start an engine for each rank"),
                             (["--data-parallel-size=2"], "--data-parallel-size is not taken"),
                             (["--lora-modules", "a=b"], "--lora-modules is not taken"),
-                            (["--uds", "s"], "--uds is not taken: --unix-socket"),
+                            (["--uds", "s", "--unix-socket", "t"], "--uds"),
                             (["--root_path=/x"], "--root-path is not taken"),
                             (["--config", "f.yaml"], "--config is not taken: write its flags here"),
                             (["--api-ke", "k"], "--api-ke is not taken: write --api-key in full"),

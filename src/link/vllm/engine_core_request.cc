@@ -167,6 +167,14 @@ void AddParams(const EngineRequest& request, OpenMap& map) {
   }
 }
 
+// From where the engine's grammar counts: the first token, or the end of the reasoning. Where the
+// prompt has not begun any, it looks for an end there.
+void PutReasoningEnded(const EngineRequest& request, Writer& writer) {
+  if (!request.grammar.has_value()) return writer.Nil();
+  if (!request.thinking.has_value()) return writer.Put(true);
+  request.thinking->is_open ? writer.Put(false) : writer.Nil();
+}
+
 }  // namespace
 
 std::string RequestIdOf(uint64_t life, const RequestAddress& address) {
@@ -209,9 +217,11 @@ void WriteAdd(const EngineRequest& request, uint64_t life, double arrival, std::
   for (int i = 0; i < 2; ++i) writer.Put(0);  // client_index, current_wave
   // vLLM orders all requests by it, so that of one group would come before those of another.
   writer.Put(request.group == 0 ? request.priority : 0);
-  writer.Nil();                              // trace_headers
-  writer.Put(false);                         // resumable
-  for (int i = 0; i < 3; ++i) writer.Nil();  // external_req_id to reasoning_parser_kwargs
+  writer.Nil();       // trace_headers
+  writer.Put(false);  // resumable
+  writer.Nil();       // external_req_id
+  PutReasoningEnded(request, writer);
+  writer.Nil();                              // reasoning_parser_kwargs
   writer.Put(false);                         // abort_immediately
   for (int i = 0; i < 2; ++i) writer.Nil();  // session_id, kv_hints
 }

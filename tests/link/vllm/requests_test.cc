@@ -113,6 +113,15 @@ TEST(VllmRequest, HasItsGrammarInTheWordsOfVllm) {
          "request.structural_tag");
 }
 
+// With a budget the answer alone has the grammar: the engine begins it at the end of reasoning.
+TEST(VllmRequest, HasItsGrammarAfterReasoningOfABudget) {
+  EngineRequest request = RequestWith({.kind = GrammarKind::kJsonObject});
+  request.thinking = ThinkingBudget{.tokens = 9, .is_open = true};
+  ExpectAsVllm(request, "request.reasoning_open");
+  request.thinking->is_open = false;
+  ExpectAsVllm(request, "request.reasoning_unknown");
+}
+
 // vLLM orders the requests of all by it.
 TEST(VllmRequest, HasAPriorityOnlyWhereItOrdersAllRequests) {
   const auto bytes_of = [](uint64_t group, int32_t priority) {
