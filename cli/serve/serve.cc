@@ -25,6 +25,7 @@
 #include "cli/serve/stop_signal.h"
 #include "cli/text.h"
 #include "cli/vllm/vllm_engine.h"
+#include "link/vllm/vllm_endpoint.h"
 #include "server/server_options.h"
 #include "sluice/error.hpp"
 
@@ -52,7 +53,8 @@ void AddEngineFlags(CLI::App& command, ServeOptions& options) {
       command
           .add_option("--engine", options.server.engines,
                       "use this engine instead of starting one; may be given many times. "
-                      "vllm+tcp://ADDRESS:PORT waits there for an engine of vLLM")
+                      "vllm+tcp://ADDRESS:PORT waits there for an engine of vLLM, and with "
+                      "?ranks=N for N of them")
           ->type_name("ENDPOINT")
           ->allow_extra_args(false);
   command
@@ -121,20 +123,24 @@ std::unique_ptr<OwnEngine> StartEngine(const ServeOptions& options, const SayLin
   }
 }
 
-constexpr std::string_view kVllm = "vllm+";
-
 // How the engines of vLLM are started that this server waits for.
 void SayHowToStart(const ServeOptions& options, const SayLine& say) {
   for (const std::string& endpoint : options.server.engines) {
     if (!IsVllmEndpoint(endpoint)) continue;
-    const std::string_view address = std::string_view(endpoint).substr(endpoint.find("//") + 2);
-    const size_t colon = address.rfind(':');
+    const link::VllmEndpoint read = link::ReadVllmEndpoint(endpoint);
+    const std::string host = read.host.substr(read.host.find("//") + 2);
+    const std::string port = read.address.substr(read.address.rfind(':') + 1);
     const std::string& directory = options.setup.source.directory;
-    // With one rank vLLM takes the address from the variable alone.
-    say("waits for an engine: VLLM_DP_MASTER_IP=" + std::string(address.substr(0, colon)) +
-        " vllm serve " + (directory.empty() ? "MODEL" : directory) +
-        " --headless --data-parallel-rpc-port " + std::string(address.substr(colon + 1)));
-    if (!IsLocal(std::string_view(endpoint).substr(kVllm.size()))) {
+    const std::string serves = "vllm serve " + (directory.empty() ? "MODEL" : directory) +
+                               " --headless --data-parallel-rpc-port " + port;
+    if (read.ranks == 1) {
+      // With one rank vLLM takes the address from the variable alone.
+      say("waits for an engine: VLLM_DP_MASTER_IP=" + host + " " + serves);
+    } else {
+      say("waits for " + Number(read.ranks) + " engines: " + serves + " --data-parallel-address " +
+          host + " --data-parallel-size " + Number(read.ranks));
+    }
+    if (!IsLocal(read.address)) {
       say("other machines may reach " + endpoint + ", without authentication");
     }
   }
@@ -150,7 +156,8 @@ void CheckVllm(const std::optional<VllmEngine>& vllm) {
 // Before anything is loaded.
 void CheckOptions(ServerOptions options) {
   for (const std::string& endpoint : options.engines) {
-    CheckEndpoint("engine", IsVllmEndpoint(endpoint) ? endpoint.substr(kVllm.size()) : endpoint);
+    const bool is_vllm = IsVllmEndpoint(endpoint);
+    CheckEndpoint("engine", is_vllm ? link::ReadVllmEndpoint(endpoint).address : endpoint);
   }
   if (options.engines.empty()) options.engines = {"its own"};
   server::CheckServerOptions(options);

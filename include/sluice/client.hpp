@@ -199,6 +199,10 @@ struct LocalClientOptions {
 std::unique_ptr<Client> MakeLocalClient(Engine& engine, EngineInfo info, Tokenizer tokenizer,
                                         const LocalClientOptions& options = {});
 
+class VllmPorts;
+// For so many clients.
+std::shared_ptr<VllmPorts> MakeVllmPorts(int32_t clients);
+
 struct RemoteClientOptions {
   StopAt stop_at = StopAt::kEngine;  // as above
   RequestObserver observer = {};
@@ -217,10 +221,16 @@ struct RemoteClientOptions {
   std::chrono::milliseconds last_outputs{200};
   // Called in ConnectClient and Poll, when there is something new to say.
   EngineObserver engine_observer = {};
+  // Of several clients before the same engines of vLLM, as threads of one process are: they share
+  // the ports, and each has a number below theirs. The first one is connected before the others,
+  // and polled as long as they are. Null: it is the only one.
+  std::shared_ptr<VllmPorts> vllm_ports = {};
+  int32_t vllm_client = 0;
 };
 
 // "vllm+tcp://ADDRESS:PORT": where this client waits for an engine of vLLM, which is started with
-// the address and connects by itself. Only one client can wait there. docs/plugins/vllm-engine.md
+// the address and connects by itself; with "?ranks=N" after it for N of them, which are started as
+// one. Only one client can wait there, or several with VllmPorts. docs/plugins/vllm-engine.md
 // has what such an engine does not take, and refuses with kInvalidValue in Submit.
 bool IsVllmEndpoint(std::string_view endpoint);
 

@@ -36,8 +36,11 @@ class Server::Impl {
  public:
   Impl(const ModelText& text, const ServerOptions& options)
       : state_(text, Checked(options)), pool_(std::in_place, options.encode_threads) {
+    if (std::ranges::any_of(options.engines, IsVllmEndpoint)) {
+      vllm_ports_ = MakeVllmPorts(options.threads);
+    }
     std::vector<std::unique_ptr<Client>> clients;
-    for (int32_t i = 0; i < options.threads; ++i) clients.push_back(Connect(text, i == 0));
+    for (int32_t i = 0; i < options.threads; ++i) clients.push_back(Connect(text, i));
     state_.info = clients[0]->info();
     state_.model_names = options.model_names;
     if (state_.model_names.empty()) {
@@ -74,10 +77,10 @@ class Server::Impl {
     return options;
   }
   // One of the clients is enough to report what becomes of the engines.
-  std::unique_ptr<Client> Connect(const ModelText& text, bool tells) {
+  std::unique_ptr<Client> Connect(const ModelText& text, int32_t thread) {
     const ServerOptions& options = state_.options;
     EngineObserver observer;
-    if (tells) observer = [this](const EngineState& state) { SayState(state); };
+    if (thread == 0) observer = [this](const EngineState& state) { SayState(state); };
     return ConnectClient(options.engines, text.tokenizer(),
                          {.stop_at = options.stop_at,
                           .connect_timeout = options.connect_timeout,
@@ -86,7 +89,9 @@ class Server::Impl {
                           .stop = options.stop,
                           .end_tokens = {text.end_tokens().begin(), text.end_tokens().end()},
                           .vocab = text.vocab(),
-                          .engine_observer = std::move(observer)});
+                          .engine_observer = std::move(observer),
+                          .vllm_ports = vllm_ports_,
+                          .vllm_client = thread});
   }
   // Logs changes of an engine's health, except the wait for its first connection and that
   // connection. A vLLM engine that gives a reason is always logged, because it may take minutes to
@@ -108,6 +113,7 @@ class Server::Impl {
   }
 
   server::ServerState state_;
+  std::shared_ptr<VllmPorts> vllm_ports_;
   std::set<std::string> known_;  // endpoints of engines that were ready or spoken of
   std::optional<server::EncodePool> pool_;
   std::vector<std::unique_ptr<Loop>> loops_;

@@ -299,7 +299,7 @@ TEST(Server, IsFullWithAllThreadsTogether) {
     EXPECT_EQ(refused["retry-after"], "1");
     EXPECT_EQ(ErrorOf(refused).type, "service_unavailable");
     EXPECT_EQ(running.Get("/ready").status, 503);
-    EXPECT_EQ(running.Get("/load").body, R"({"server_load":1})");
+    EXPECT_EQ(running.Get("/load").body, R"({"server_load":2})");
     EXPECT_EQ(running.Get("/health").status, 200);
   }
   clients.clear();

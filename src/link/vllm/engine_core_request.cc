@@ -201,7 +201,8 @@ RequestAddress AddressOf(uint64_t life, std::string_view request_id) {
   return address;
 }
 
-void WriteAdd(const EngineRequest& request, uint64_t life, double arrival, std::string& frame) {
+void WriteAdd(const EngineRequest& request, uint64_t life, int32_t client, double arrival,
+              std::string& frame) {
   Writer writer(frame);
   writer.Array(kRequestFields);
   writer.Put(std::string_view(RequestIdOf(life, request.address)));
@@ -213,8 +214,9 @@ void WriteAdd(const EngineRequest& request, uint64_t life, double arrival, std::
   }
   writer.Nil();  // pooling_params
   writer.Put(arrival);
-  for (int i = 0; i < 5; ++i) writer.Nil();   // lora_request to prompt_is_token_ids
-  for (int i = 0; i < 2; ++i) writer.Put(0);  // client_index, current_wave
+  for (int i = 0; i < 5; ++i) writer.Nil();  // lora_request to prompt_is_token_ids
+  writer.Put(client);
+  writer.Put(0);  // current_wave
   // vLLM orders all requests by it, so that of one group would come before those of another.
   writer.Put(request.group == 0 ? request.priority : 0);
   writer.Nil();       // trace_headers
@@ -240,10 +242,10 @@ void WriteAbort(std::span<const std::string> request_ids, std::string& frame) {
   for (const std::string& id : request_ids) writer.Put(std::string_view(id));
 }
 
-void WritePing(int64_t call, std::string& frame) {
+void WritePing(int32_t client, int64_t call, std::string& frame) {
   Writer writer(frame);
   writer.Array(4);
-  writer.Put(int64_t{0});
+  writer.Put(client);
   writer.Put(call);
   writer.Put(std::string_view("is_scheduler_paused"));
   writer.Array(0);

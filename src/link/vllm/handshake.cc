@@ -39,7 +39,17 @@ std::string ReadGreeting(std::string_view bytes, Greeting& greeting) {
   return greeting.is_hello || status == "READY" ? std::string() : "an unknown status";
 }
 
-void WriteAddresses(std::string_view input, std::string_view output, std::string& frame) {
+std::string IdentityOf(int32_t rank) {
+  return {static_cast<char>(rank & 0xff), static_cast<char>(rank >> 8)};
+}
+
+int32_t RankOf(std::string_view identity) {
+  if (identity.size() != 2) return -1;
+  return static_cast<uint8_t>(identity[0]) + 256 * static_cast<uint8_t>(identity[1]);
+}
+
+void WriteAddresses(std::span<const std::string> inputs, std::span<const std::string> outputs,
+                    std::string& frame) {
   struct Sink {
     void write(const char* data, size_t size) { frame.append(data, size); }
     std::string& frame;
@@ -51,10 +61,10 @@ void WriteAddresses(std::string_view input, std::string_view output, std::string
     packer.pack_str(static_cast<uint32_t>(text.size()));
     packer.pack_str_body(text.data(), static_cast<uint32_t>(text.size()));
   };
-  const auto put_list = [&](std::string_view key, std::string_view address) {
+  const auto put_list = [&](std::string_view key, std::span<const std::string> addresses) {
     put(key);
-    packer.pack_array(1);
-    put(address);
+    packer.pack_array(static_cast<uint32_t>(addresses.size()));
+    for (const std::string& address : addresses) put(address);
   };
   const auto put_none = [&](std::string_view key) {
     put(key);
@@ -63,9 +73,9 @@ void WriteAddresses(std::string_view input, std::string_view output, std::string
   packer.pack_map(2);
   put("addresses");
   packer.pack_map(5);
-  put_list("inputs", input);
-  put_list("outputs", output);
-  // Engines that compute together have a coordinator; this one computes alone.
+  put_list("inputs", inputs);
+  put_list("outputs", outputs);
+  // Ranks that compute together have a coordinator; each of these computes alone.
   put_none("coordinator_input");
   put_none("coordinator_output");
   put_none("frontend_stats_publish_address");

@@ -8,13 +8,15 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
 namespace sluice::link::vllm {
 
-// The identity of the engine with rank 0, the only one that a link takes.
-inline constexpr std::string_view kIdentity("\x00\x00", 2);
+// The identity of the engine with this rank; and the rank of one, -1 where it is of none.
+std::string IdentityOf(int32_t rank);
+int32_t RankOf(std::string_view identity);
 // Whole, in place of outputs.
 inline constexpr std::string_view kDead = "ENGINE_CORE_DEAD";
 
@@ -25,8 +27,9 @@ struct Greeting {
 // Empty, or why the bytes are not one.
 std::string ReadGreeting(std::string_view bytes, Greeting& greeting);
 
-// EngineHandshakeMetadata: where requests are sent from, and outputs go.
-void WriteAddresses(std::string_view input, std::string_view output, std::string& frame);
+// EngineHandshakeMetadata: where requests are sent from, and outputs go, of each client.
+void WriteAddresses(std::span<const std::string> inputs, std::span<const std::string> outputs,
+                    std::string& frame);
 
 // The used fields of an EngineCoreReadyResponse.
 struct EngineFacts {

@@ -67,7 +67,7 @@ class FakeVllm {
     requests.clear();
     aborted.clear();
     handshake_ = Open(zmq::socket_type::dealer);
-    handshake_->connect(endpoint_.substr(5));
+    handshake_->connect(endpoint_.substr(5, endpoint_.find('?') - 5));
     SayHello();
   }
   void SayHello() { Say(*handshake_, VllmMessage("handshake.hello")); }

@@ -15,7 +15,7 @@ namespace {
 
 std::string Written(const EngineRequest& request, uint64_t life = kVllmLife) {
   std::string frame;
-  link::vllm::WriteAdd(request, life, 1.5, frame);
+  link::vllm::WriteAdd(request, life, 0, 1.5, frame);
   return frame;
 }
 
@@ -56,6 +56,13 @@ TEST(VllmRequest, HasTheBytesOfVllmsEncoder) {
   request.params.top_k = -1;  // all, as 0
   ExpectAsVllm(request, "request.plain");
   ExpectAsVllm(FullRequest(), "request.everything", UINT64_MAX);
+}
+
+TEST(VllmRequest, SaysToWhichClientItsOutputsGo) {
+  std::string frame;
+  link::vllm::WriteAdd(PlainVllmRequest(), kVllmLife, 1, 1.5, frame);
+  EXPECT_EQ(testing::PrintToString(frame),
+            testing::PrintToString(VllmMessage("request.second_client").at(0)));
 }
 
 TEST(VllmRequest, OfAGreedyOneHasNoFilters) {
@@ -197,7 +204,7 @@ TEST(VllmRequest, AbortsAndPingsHaveTheBytesOfMsgspec) {
   const std::string ids[] = {"sluice-77-1-2", "sluice-77-0-1"};
   link::vllm::WriteAbort(ids, frame);
   EXPECT_EQ(frame, VllmMessage("abort").at(0));
-  link::vllm::WritePing(7, frame);
+  link::vllm::WritePing(0, 7, frame);
   EXPECT_EQ(frame, VllmMessage("ping").at(0));
 }
 
@@ -273,8 +280,15 @@ TEST(VllmHandshake, ReadsAndWritesTheBytesOfMsgspec) {
   EXPECT_FALSE(greeting.is_hello);
 
   std::string frame;
-  link::vllm::WriteAddresses("tcp://127.0.0.1:1", "tcp://127.0.0.1:2", frame);
+  const std::vector<std::string> inputs = {"tcp://127.0.0.1:1", "tcp://127.0.0.1:3"};
+  const std::vector<std::string> outputs = {"tcp://127.0.0.1:2", "tcp://127.0.0.1:4"};
+  link::vllm::WriteAddresses(std::span(inputs).first(1), std::span(outputs).first(1), frame);
   EXPECT_EQ(frame, VllmMessage("handshake.addresses").at(0));
+  link::vllm::WriteAddresses(inputs, outputs, frame);
+  EXPECT_EQ(frame, VllmMessage("handshake.two_clients").at(0));
+  EXPECT_EQ(link::vllm::IdentityOf(258), "\2\1");
+  EXPECT_EQ(link::vllm::RankOf("\2\1"), 258);
+  EXPECT_EQ(link::vllm::RankOf("abc"), -1);
 
   link::vllm::EngineFacts facts;
   EXPECT_EQ(link::vllm::ReadEngineFacts(VllmMessage("handshake.facts").at(0), facts), "");
