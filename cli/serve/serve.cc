@@ -156,8 +156,9 @@ void CheckVllm(const std::optional<VllmEngine>& vllm) {
 // Before anything is loaded.
 void CheckOptions(ServerOptions options) {
   for (const std::string& endpoint : options.engines) {
-    const bool is_vllm = IsVllmEndpoint(endpoint);
-    CheckEndpoint("engine", is_vllm ? link::ReadVllmEndpoint(endpoint).address : endpoint);
+    const size_t scheme = IsVllmEndpoint(endpoint) ? std::string_view("vllm+").size() : 0;
+    CheckEndpoint("engine", endpoint.substr(scheme, endpoint.find('?') - scheme));
+    if (scheme > 0) link::ReadVllmEndpoint(endpoint);
   }
   if (options.engines.empty()) options.engines = {"its own"};
   server::CheckServerOptions(options);
@@ -180,11 +181,7 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
       ->type_name("MODEL")
       ->allow_extra_args(false);
   AddTemplateFlags(*command, *options);
-  command
-      ->add_option("--threads", server.threads,
-                   "threads of the server, each with connections of its own")
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str();
+  AddThreadsFlag(*command, server);
   AddAccessFlags(*command, *options, kKeyVariable);
   AddDrainFlag(*command, server);
   command->add_flag(

@@ -138,7 +138,7 @@ FoundVllm FindVllm(const std::string& python) {
     throw std::runtime_error(found.python +
                              " has no vLLM: --python names an interpreter with vLLM " + known);
   }
-  if (!link::vllm::IsKnownVersion(found.version)) {
+  if (link::vllm::FitOf(found.version) == link::vllm::VersionFit::kOther) {
     throw std::runtime_error("vLLM " + found.version + " of " + found.python +
                              " speaks other messages: Sluice takes " + known +
                              ", and --python names another interpreter");

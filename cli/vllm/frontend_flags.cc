@@ -12,7 +12,7 @@ constexpr std::string_view kTls = "Sluice has no TLS here: let a proxy have the 
 constexpr std::string_view kOwn = "sluice vllm gives the engine this flag itself";
 constexpr std::string_view kRequests = "Sluice has no such default: requests say it";
 constexpr std::string_view kRanks =
-    "start an engine for each rank yourself, and sluice serve with an --engine for each";
+    "start the ranks of several hosts yourself, and sluice serve with ?ranks=N after --engine";
 constexpr std::string_view kPython = "Sluice loads no Python";
 constexpr std::string_view kCohere = "Sluice has no routes of Cohere's API";
 constexpr std::string_view kBrowsers =
@@ -26,7 +26,7 @@ constexpr std::string_view kSupervisor = "Sluice has no supervisor of several se
 constexpr FrontendFlag kFlags[] = {
     {"--headless", kRefused, kOwn},
     {"--api-server-count", kServer},
-    {"-asc", kRefused, "one process is enough"},
+    {"-asc", kRefused, "write --threads"},
     {"--config", kRefused,
      "write its flags here: some are the server's, which does not read the file"},
     {"--grpc", kRefused, "Sluice speaks HTTP alone"},
@@ -114,12 +114,12 @@ constexpr FrontendFlag kFlags[] = {
     {"--data-parallel-external-lb", kRefused, kRanks},
     {"--data-parallel-hybrid-lb", kRefused, kRanks},
     {"--data-parallel-multi-port-external-lb", kRefused, kRanks},
-    {"--data-parallel-size", kRefused, kRanks, "1"},
-    {"--data-parallel-size-local", kRefused, kRanks, "1"},
-    {"-dp", kRefused, kRanks, "1"},
+    {"--data-parallel-size", kServer},
+    {"--data-parallel-size-local", kRefused, kRanks},
+    {"-dp", kRefused, "write --data-parallel-size"},
     {"-dpn", kRefused, kRanks},
     {"-dpr", kRefused, kRanks},
-    {"-dpl", kRefused, kRanks, "1"},
+    {"-dpl", kRefused, kRanks},
     {"-dpa", kRefused, kOwn},
     {"-dpp", kRefused, kOwn},
     {"-dpe", kRefused, kRanks},

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@
 #include "cli/vllm/held_port.h"
 #include "cli/vllm/model_folder.h"
 #include "cli/vllm/vllm_flags.h"
+#include "link/vllm/handshake.h"
+#include "link/vllm/vllm_endpoint.h"
 
 namespace sluice::cli {
 namespace {
@@ -24,6 +27,7 @@ namespace {
 constexpr const char* kVllmKeyVariable = "VLLM_API_KEY";
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr uint16_t kVllmPort = 8000;
+constexpr int32_t kUsualLogprobs = 20;
 // A model of hundreds of gigabytes from a slow disk; an engine that has ended is seen at once.
 constexpr std::chrono::hours kStartTime{2};
 
@@ -34,7 +38,8 @@ struct VllmOptions {
   std::string python;
   std::string reasoning_parser;  // of the engine
   EngineLine engine;
-  int32_t servers = 1;
+  int32_t ranks = 1;
+  int32_t max_logprobs = kUsualLogprobs;
   bool has_tool_choice = false;
 };
 
@@ -98,8 +103,24 @@ void AddServerFlagsOfVllm(CLI::App& command, VllmOptions& options) {
       ->excludes("--unix-socket");
   command.add_flag("--enable-auto-tool-choice", options.has_tool_choice,
                    "no effect: it is always on");
-  command.add_option("--api-server-count", options.servers, "no effect: one process is enough")
-      ->type_name("INT");
+  AddThreadsFlag(command, server);
+  command.add_option("--api-server-count", server.threads, "--threads by vLLM's name of it")
+      ->type_name("INT")
+      ->check(CLI::Range(1, 256))
+      ->excludes("--threads");
+  command
+      .add_option("--max-logprobs", options.max_logprobs,
+                  "log-probabilities of a token that requests may have; -1: of all tokens")
+      ->type_name("INT")
+      ->check(CLI::Range(-1, INT32_MAX))
+      ->capture_default_str();
+  command
+      .add_option(
+          "--data-parallel-size", options.ranks,
+          "start so many engines, each with the whole model; a request goes to the one with "
+          "the fewest")
+      ->type_name("INT")
+      ->check(CLI::Range(1, link::kMostVllmRanks));
 }
 
 void RunVllm(VllmOptions options) {
@@ -108,15 +129,32 @@ void RunVllm(VllmOptions options) {
   serve.setup.source.directory = ModelFolder(options.model, options.revision);
   if (server.model_names.empty()) server.model_names = {options.model};
   for (const std::string& note : options.engine.notes) std::cerr << "sluice: " + note + "\n";
+  if (options.ranks > 1 && HasExperts(serve.setup.source.directory)) {
+    throw std::runtime_error(
+        "--data-parallel-size " + Number(options.ranks) + " is not taken for " + options.model +
+        ": the ranks of a model with experts compute together, and Sluice has no coordinator for "
+        "that; --tensor-parallel-size spreads it over GPUs");
+  }
   const FoundVllm found = FindVllm(options.python);
   const HeldPort held(kLoopback);  // where the engine looks for this server
   const std::string port = Number(held.number());
   server.engines = {"vllm+tcp://" + std::string(kLoopback) + ":" + port};
+  if (options.ranks > 1 || options.max_logprobs != kUsualLogprobs) {
+    server.engines[0] +=
+        "?ranks=" + Number(options.ranks) + "&max_logprobs=" + Number(options.max_logprobs);
+  }
   server.start_timeout = kStartTime;
   std::vector<std::string>& command = serve.vllm_command;
   command = {found.python,  "-m",         "vllm.entrypoints.cli.main", "serve",
              options.model, "--headless", "--data-parallel-rpc-port",  port};
   if (!options.revision.empty()) command.insert(command.end(), {"--revision", options.revision});
+  if (options.max_logprobs != kUsualLogprobs) {
+    command.insert(command.end(), {"--max-logprobs", Number(options.max_logprobs)});
+  }
+  if (options.ranks > 1) {
+    command.insert(command.end(), {"--data-parallel-size", Number(options.ranks),
+                                   "--data-parallel-address", kLoopback});
+  }
   if (!options.reasoning_parser.empty()) {
     command.insert(command.end(), {"--reasoning-parser", options.reasoning_parser});
   }
@@ -124,6 +162,11 @@ void RunVllm(VllmOptions options) {
   // With one rank vLLM takes the address from the variable alone.
   ::setenv("VLLM_DP_MASTER_IP", kLoopback, 1);
   std::cerr << "sluice: starts vLLM " + found.version + " of " + found.python + "\n";
+  if (link::vllm::FitOf(found.version) == link::vllm::VersionFit::kNewer) {
+    std::cerr << "sluice: vLLM " + found.version + " is newer than those that are known, " +
+                     std::string(link::vllm::kKnownVersions) +
+                     ": it may end at a request that it reads otherwise\n";
+  }
   RunServe(serve, std::cout);
 }
 

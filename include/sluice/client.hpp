@@ -230,7 +230,7 @@ struct RemoteClientOptions {
 
 // "vllm+tcp://ADDRESS:PORT": where this client waits for an engine of vLLM, which is started with
 // the address and connects by itself; with "?ranks=N" after it for N of them, which are started as
-// one. Only one client can wait there, or several with VllmPorts. docs/plugins/vllm-engine.md
+// one, and "?max_logprobs=N" where they take other numbers than up to 20. Only one client can wait there, or several with VllmPorts. docs/plugins/vllm-engine.md
 // has what such an engine does not take, and refuses with kInvalidValue in Submit.
 bool IsVllmEndpoint(std::string_view endpoint);
 

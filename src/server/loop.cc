@@ -81,6 +81,8 @@ std::vector<std::string> SpecialTexts(const Tokenizer& tokenizer) {
 
 CompletionSettings SettingsOf(const ServerState& state) {
   RequestLimits limits{.refuses_unknown = state.options.refuses_unknown_fields};
+  // An engine that was started for more lists them.
+  limits.logprobs = std::max(limits.logprobs, state.info.max_logprobs);
   if (state.options.refuses_special_tokens) {
     limits.refused_texts = SpecialTexts(state.text.tokenizer());
   }

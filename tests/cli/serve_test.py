@@ -276,7 +276,7 @@ class Starts(unittest.TestCase):
                     (("--engine", "vllm+tcp://80"), 2, '--engine = "tcp://80" is not allowed'),
                     (("--engine", "vllm+tcp://0.0.0.0:1"), 2, "vllm+tcp://ADDRESS:PORT"),
                     (("--engine", "vllm+tcp://127.0.0.1:1?ranks=65"), 2, "ranks is from 1 to 64"),
-                    (("--engine", "vllm+tcp://127.0.0.1:1?rank=2"), 2, "only ranks may follow"),
+                    (("--engine", "vllm+tcp://127.0.0.1:1?rank=2"), 2, "only ranks and max_logprobs may follow"),
                     (("--engine", "ipc://@x", "--head", "dense"), 2, "--engine excludes --head"),
                     (("--threads", "0"), 2, "--threads = 0 is not allowed: a "),
                     (("--max-requests", "0"), 2, "--max-requests = 0 is not allowed: a "),

@@ -96,6 +96,13 @@ class Command(unittest.TestCase):
                                  {"model": "b", "prompt": "It was", "max_tokens": 2})[2]
             self.assertEqual(answer["choices"][0]["text"], "It was")
 
+    def test_a_newer_version_is_taken_and_named(self):
+        with Vllm(mode="version=0.34.1") as server:
+            self.assertEqual(server.post("/v1/completions", {"prompt": "It was"})[0], 200)
+            wait_until(lambda: "sluice: vLLM 0.34.1 is newer than" in server.log(), server.log())
+            wait_until(lambda: "is ready: it is vLLM 0.34.1, newer than" in server.log(),
+                       server.log())
+
     def test_it_listens_at_a_path(self):
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder, "socket"))
@@ -130,6 +137,25 @@ class Command(unittest.TestCase):
             answer = server.post("/v1/completions", {"prompt": "It was", "max_tokens": 2})[2]
             self.assertEqual(answer["choices"][0]["text"], "It was")
             self.assertIn("the engine of vLLM ended (signal 9 (Killed))", server.log())
+
+    def test_ranks_and_threads_share_the_requests(self):
+        with Vllm("--data-parallel-size", "2", "--api-server-count", "3", "--max-logprobs", "30",
+                  mode="step=0.01") as server:
+            line = next(said for said in server.said if said.startswith("vllm: arguments: "))
+            for words in ('"--data-parallel-size", "2", "--data-parallel-address", "127.0.0.1"',
+                          '"--max-logprobs", "30"'):
+                self.assertIn(words, line)
+            streams = [server.stream("/v1/completions", {"prompt": "It was", "max_tokens": 40,
+                                                         "ignore_eos": True}) for _ in range(12)]
+            firsts = [next(events) for events in streams]  # all of them are in flight
+            self.assertEqual(len(firsts), 12)
+            self.assertEqual([len(list(events)) >= 39 for events in streams], [True] * 12)
+            ready = [line for line in server.get("/metrics")[2].decode().split("\n")
+                     if line.startswith("sluice_engine_ready{")]
+            self.assertEqual([line[-11:] for line in ready], ['?rank=0"} 1', '?rank=1"} 1'], ready)
+            status, _, answer = server.post("/v1/completions", {"prompt": "a", "logprobs": 31})
+            self.assertEqual(status, 400)
+            self.assertIn("30", answer["error"]["message"])
 
     def test_a_signal_ends_both_with_all_processes(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -170,8 +196,8 @@ class Refusals(unittest.TestCase):
 
     def test_what_has_no_vllm_or_another_one_is_named(self):
         for mode, words in (("version=none", f"{STAND_IN} has no vLLM: --python names"),
-                            ("version=0.31.2", "vLLM 0.31.2 of"),
-                            ("version=0.31.2", "Sluice takes 0.32 or 0.33")):
+                            ("version=0.30.2", "vLLM 0.30.2 of"),
+                            ("version=0.30.2", "Sluice takes 0.31, 0.32 or 0.33")):
             said = refused(MODEL, "--python", STAND_IN, environment={"FAKE_VLLM": mode}, code=1)
             self.assertIn(words, said)
         said = refused(MODEL, "--python", STAND_IN, environment={"FAKE_VLLM": "broken"}, code=1)
@@ -218,7 +244,7 @@ class Refusals(unittest.TestCase):
 
     def test_the_value_that_sluice_has_anyway_is_taken(self):
         for words in (["--response-role", "assistant"], ["--tool-strict-level=auto"],
-                      ["--data-parallel-size", "1"], ["--logprobs-mode=raw_logprobs"]):
+                      ["--data-parallel-size", "2"], ["--logprobs-mode=raw_logprobs"]):
             self.assertIn("is no program", refused(MODEL, *words, "--python", "/no/such", code=1))
         self.assertIn("--response-role is not taken: answers have the role assistant",
                       refused(MODEL, "--response-role", "bot"))
@@ -228,8 +254,9 @@ class Refusals(unittest.TestCase):
     def test_flags_that_cannot_be_honoured_are_named(self):
         for words, said in ((["--ssl-keyfile", "k"], "--ssl-keyfile is not taken: Sluice has no TLS"),
                             (["--headless"], "--headless is not taken"),
-                            (["-dp", "2"], "-dp is not taken: start an engine for each rank"),
-                            (["--data-parallel-size=2"], "--data-parallel-size is not taken"),
+                            (["-dp", "2"], "-dp is not taken: write --data-parallel-size"),
+                            (["--data-parallel-size=65"], "--data-parallel-size"),
+                            (["-dpr", "1"], "-dpr is not taken: start the ranks of several hosts"),
                             (["--lora-modules", "a=b"], "--lora-modules is not taken"),
                             (["--uds", "s", "--unix-socket", "t"], "--uds"),
                             (["--root_path=/x"], "--root-path is not taken"),
@@ -245,6 +272,18 @@ class Refusals(unittest.TestCase):
                             (["--port", "99999"], "--port"),
                             (["--max-requests", "0"], "--max-requests")):
             self.assertIn(said, refused(MODEL, *words))
+
+    def test_ranks_of_a_model_with_experts_are_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for file in Path(MODEL).iterdir():
+                Path(folder, file.name).symlink_to(file)
+            config = json.loads(Path(folder, "config.json").read_text())
+            Path(folder, "config.json").unlink()
+            for experts, is_refused in ((0, False), (8, True)):
+                Path(folder, "config.json").write_text(
+                    json.dumps({**config, "num_local_experts": experts}))
+                said = refused(folder, "--data-parallel-size", "2", "--python", "/no/such", code=1)
+                self.assertIn("Sluice has no coordinator" if is_refused else "is no program", said)
 
     def test_a_model_is_a_folder_or_a_name_in_the_cache(self):
         with tempfile.TemporaryDirectory() as home:

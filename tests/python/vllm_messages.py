@@ -49,9 +49,9 @@ def tensor_data(tensor):
     return memoryview(array.reshape(-1).view(np.uint8))
 
 
-def sources():
+def sources(version=VERSION):
     """Those of the version that the frontend speaks; none: it is not there."""
-    return next((its for its in peers.sources_of("vllm") if its.version == VERSION), None)
+    return next((its for its in peers.sources_of("vllm") if its.version == version), None)
 
 
 class Messages:

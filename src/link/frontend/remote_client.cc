@@ -113,6 +113,7 @@ void RemoteClient::AddVllm(const std::string& endpoint, const RemoteClientOption
                               .last_outputs = options.last_outputs,
                               .end_tokens = options.end_tokens,
                               .vocab = options.vocab,
+                              .max_logprobs = read.max_logprobs,
                               .epoll_fd = events_.fd()},
         table_));
   }

@@ -37,12 +37,22 @@ struct EngineFacts {
   int64_t context = 0;
   int32_t max_requests = 0;
   int64_t data_parallel_size = 1;
+  // Its fields that 0.33 has not, and those of 0.33 that it has not: names, with ", " between them.
+  std::string added = {};
+  std::string missing = {};
 };
 // Empty, or why the bytes are none.
 std::string ReadEngineFacts(std::string_view bytes, EngineFacts& facts);
 
-// Whether messages have the layout of these files.
-bool IsKnownVersion(std::string_view version);
-inline constexpr std::string_view kKnownVersions = "0.32 or 0.33";
+// Messages have the layout of these files in 0.31 to 0.33, which differ in fields at their ends.
+enum class VersionFit : uint8_t {
+  kKnown,
+  kNewer,  // most often with more such fields
+  kOther,  // an older one, or none
+};
+VersionFit FitOf(std::string_view version);
+inline constexpr std::string_view kKnownVersions = "0.31, 0.32 or 0.33";
+// Of a newer one: that it is, and how its facts differ.
+std::string NewerThanKnown(const EngineFacts& facts);
 
 }  // namespace sluice::link::vllm

@@ -11,7 +11,6 @@ namespace sluice::link {
 namespace {
 
 constexpr std::string_view kScheme = "vllm+tcp://";
-constexpr std::string_view kRanks = "?ranks=";
 
 [[noreturn]] void ThrowEndpoint(const std::string& endpoint, const std::string& why) {
   ThrowInvalid("endpoint", ToText(std::string_view(endpoint)),
@@ -20,14 +19,36 @@ constexpr std::string_view kRanks = "?ranks=";
                    why);
 }
 
-int32_t ReadRanks(const std::string& endpoint, std::string_view text) {
-  int32_t ranks = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), ranks);
+int32_t ReadNumber(const std::string& endpoint, std::string_view name, std::string_view text,
+                   int32_t least, int32_t most) {
+  int32_t number = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool is_whole = read.ec == std::errc() && read.ptr == text.data() + text.size();
-  if (!is_whole || ranks < 1 || ranks > kMostVllmRanks) {
-    ThrowEndpoint(endpoint, "ranks is from 1 to " + Number(kMostVllmRanks));
+  if (!is_whole || number < least || number > most) {
+    ThrowEndpoint(endpoint,
+                  std::string(name) + " is from " + Number(least) + " to " + Number(most));
   }
-  return ranks;
+  return number;
+}
+
+// "name=value" and the next ones after each "&".
+void ReadQuery(const std::string& endpoint, std::string_view query, VllmEndpoint& read) {
+  while (true) {
+    const size_t end = std::min(query.find('&'), query.size());
+    const std::string_view field = query.substr(0, end);
+    const size_t equals = std::min(field.find('='), field.size());
+    const std::string_view name = field.substr(0, equals);
+    const std::string_view value = field.substr(std::min(equals + 1, field.size()));
+    if (name == "ranks") {
+      read.ranks = ReadNumber(endpoint, name, value, 1, kMostVllmRanks);
+    } else if (name == "max_logprobs") {
+      read.max_logprobs = ReadNumber(endpoint, name, value, -1, INT32_MAX);
+    } else {
+      ThrowEndpoint(endpoint, "only ranks and max_logprobs may follow its port");
+    }
+    if (end == query.size()) return;
+    query.remove_prefix(end + 1);
+  }
 }
 
 }  // namespace
@@ -41,9 +62,7 @@ VllmEndpoint ReadVllmEndpoint(const std::string& endpoint) {
   const size_t end = endpoint.find('?');
   read.name = endpoint.substr(0, end);
   if (end != std::string::npos) {
-    const std::string_view query = std::string_view(endpoint).substr(end);
-    if (!query.starts_with(kRanks)) ThrowEndpoint(endpoint, "only ranks may follow its port");
-    read.ranks = ReadRanks(endpoint, query.substr(kRanks.size()));
+    ReadQuery(endpoint, std::string_view(endpoint).substr(end + 1), read);
   }
   const std::string_view rest =
       std::string_view(read.name).substr(std::min(kScheme.size(), read.name.size()));

@@ -1,5 +1,5 @@
-// "vllm+tcp://ADDRESS:PORT", and with "?ranks=N" at its end the place of N engines that were
-// started as one (--data-parallel-size N).
+// "vllm+tcp://ADDRESS:PORT", and after it what its engines were started with: "?ranks=N" for
+// --data-parallel-size N, "?max_logprobs=N" for --max-logprobs N, or both with "&" between them.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,10 @@ namespace sluice::link {
 struct VllmEndpoint {
   std::string host;     // "tcp://ADDRESS"
   std::string address;  // "tcp://ADDRESS:PORT"
-  std::string name;     // as it was given, without the number of ranks
+  std::string name;     // as it was given, without what follows the port
   int32_t ranks = 1;
+  // What vLLM's own frontend allows by default; an engine does not report it. -1: all tokens.
+  int32_t max_logprobs = 20;
 
   // "vllm+tcp://ADDRESS:PORT", and of several "?rank=R" after it.
   std::string NameOf(int32_t rank) const;

@@ -26,12 +26,10 @@ constexpr int kAbortsLinger = 200;   // milliseconds
 constexpr size_t kReserved = 16384;  // bytes of a message: of some hundred aborts
 // vLLM keeps as many as come, in the order in which they did.
 constexpr int32_t kMostRequests = 1 << 16;
-// What vLLM's own frontend allows by default; an engine does not report it.
-constexpr int32_t kMostLogprobs = 20;
 
 // Empty where it is.
 std::string WhyNotUsed(const vllm::EngineFacts& facts) {
-  if (!vllm::IsKnownVersion(facts.version)) {
+  if (vllm::FitOf(facts.version) == vllm::VersionFit::kOther) {
     return "it is vLLM " + facts.version + ", and what is spoken here is vLLM " +
            std::string(vllm::kKnownVersions);
   }
@@ -101,7 +99,7 @@ void VllmLink::TakeNews(Clock::time_point now) {
     }
     EndLife("an engine has been started in its place");
   }
-  if (news.is_refusal) refused_ = news.reason;
+  if (news.is_refusal) remark_ = news.reason;
   if (news.is_refusal || news.is_started || IsIn(Phase::kLoading)) reason_ = news.reason;
   if (news.sockets == nullptr) return;
   translation_ = vllm::OutputTranslation(RandomSeed());
@@ -183,16 +181,20 @@ void VllmLink::TakeFacts(zmq::message_t& frame) {
     return EndLife("what it says of itself cannot be read: " + why);
   }
   if (const std::string refusal = WhyNotUsed(facts); !refusal.empty()) return EndLife(refusal);
-  table_.SetInfo(options_.engine,
-                 {.version = "vLLM " + facts.version,
-                  .vocab = options_.vocab > 0 ? options_.vocab : table_.tokenizer().size(),
-                  .context = facts.context,
-                  .max_requests = facts.max_requests,
-                  .max_client_requests = kMostRequests,
-                  .max_logprobs = kMostLogprobs,
-                  .end_tokens = options_.end_tokens,
-                  .has_grammars = true,
-                  .max_frame_bytes = kMostMessageBytes});
+  const int64_t vocab = options_.vocab > 0 ? options_.vocab : table_.tokenizer().size();
+  const int64_t logprobs = options_.max_logprobs < 0 ? vocab : options_.max_logprobs;
+  table_.SetInfo(options_.engine, {.version = "vLLM " + facts.version,
+                                   .vocab = vocab,
+                                   .context = facts.context,
+                                   .max_requests = facts.max_requests,
+                                   .max_client_requests = kMostRequests,
+                                   .max_logprobs = static_cast<int32_t>(std::min(logprobs, vocab)),
+                                   .end_tokens = options_.end_tokens,
+                                   .has_grammars = true,
+                                   .max_frame_bytes = kMostMessageBytes});
+  if (vllm::FitOf(facts.version) == vllm::VersionFit::kNewer) {
+    remark_ = vllm::NewerThanKnown(facts);
+  }
   life_->sockets.input_watch.Use(ConnectionOf(frame));
   life_->phase = Phase::kPinged;
   life_->pinged_from = pinged_;
@@ -203,7 +205,7 @@ void VllmLink::TakeFacts(zmq::message_t& frame) {
 void VllmLink::Hear(Clock::time_point now) {
   quiet_since_ = now;
   pings_ = 0;
-  if (std::exchange(is_stalled_, false)) reason_ = refused_;
+  if (std::exchange(is_stalled_, false)) reason_ = remark_;
 }
 
 // Whether the engine owes something.
@@ -236,7 +238,7 @@ void VllmLink::TakeAnswer() {
   if (!IsIn(Phase::kPinged) || !(outputs_.answered > life_->pinged_from)) return;
   if (!life_->sockets.output_watch.Use(ConnectionOf(frames_[0]))) return;
   life_->phase = Phase::kReady;
-  reason_ = refused_;
+  reason_ = remark_;
 }
 
 EngineConnection::Clock::time_point VllmLink::SilenceDeadline() const {

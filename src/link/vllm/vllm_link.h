@@ -41,6 +41,7 @@ struct VllmLinkOptions {
   std::chrono::milliseconds last_outputs = {};  // as RemoteClientOptions has it
   std::vector<int32_t> end_tokens;              // of the model, which the engine does not report
   int64_t vocab = 0;                            // the same: it has so many tokens
+  int32_t max_logprobs = 20;                    // the same; -1: all of these
   int epoll_fd = -1;  // gets what becomes readable when something has come
 };
 
@@ -107,7 +108,7 @@ class VllmLink final : public EngineConnection {
   std::string identity_;
   std::optional<Life> life_;
   std::string reason_;
-  std::string refused_;  // of the last one that said hello in vain, while another was ready
+  std::string remark_;  // of a ready one: its version, or that another one said hello in vain
 
   vllm::OutputTranslation translation_{0};
   std::vector<RequestAddress> left_there_;  // that have ended here, and are to be aborted there

@@ -2,9 +2,11 @@
 // fail at.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 
+#include "link/vllm/engine_core_outputs.h"
 #include "link/vllm/engine_core_request.h"
 #include "link/vllm/handshake.h"
 #include "sluice/error.hpp"
@@ -295,12 +297,66 @@ TEST(VllmHandshake, ReadsAndWritesTheBytesOfMsgspec) {
   EXPECT_EQ(facts.version, "0.33.0");
   EXPECT_EQ(facts.context, 4096);
   EXPECT_EQ(facts.max_requests, 256);
-  for (const char* const known : {"0.33.0", "0.32.0", "0.33.1+cpu"}) {
-    EXPECT_TRUE(link::vllm::IsKnownVersion(known)) << known;
+  EXPECT_EQ(facts.added + facts.missing, "");
+}
+
+TEST(VllmHandshake, KnowsWhichVersionsSpeakSo) {
+  using enum link::vllm::VersionFit;
+  for (const char* const known : {"0.33.0", "0.32.0", "0.31.2", "0.33.1+cpu"}) {
+    EXPECT_EQ(link::vllm::FitOf(known), kKnown) << known;
   }
-  for (const char* const other : {"", "0.33", "0.3", "0.31.0", "0.34.0", "0.330.1", "1.33.0"}) {
-    EXPECT_FALSE(link::vllm::IsKnownVersion(other)) << other;
+  for (const char* const newer : {"0.34.0", "0.330.1", "1.0.0", "0.34.0rc1"}) {
+    EXPECT_EQ(link::vllm::FitOf(newer), kNewer) << newer;
   }
+  for (const char* const other : {"", "0.33", "0.3", "0.30.0", "0.33.", "0.-1.0", "x.33.0"}) {
+    EXPECT_EQ(link::vllm::FitOf(other), kOther) << other;
+  }
+}
+
+// Of 0.31 and 0.32: a request is the same, and what comes lacks fields at its end.
+TEST(VllmHandshake, OfOlderVersionsIsReadToo) {
+  int facts_read = 0, outputs_read = 0;
+  for (const auto& [name, frames] : OlderVllmMessages()) {
+    const std::string version = name.substr(0, name.find('/'));
+    const std::string kind = name.substr(name.find('/') + 1);
+    if (kind == "handshake.facts") {
+      link::vllm::EngineFacts facts;
+      EXPECT_EQ(link::vllm::ReadEngineFacts(frames.at(0), facts), "") << name;
+      EXPECT_EQ(facts.version, version);
+      EXPECT_EQ(facts.context, 4096);
+      EXPECT_EQ(facts.added, "");
+      EXPECT_EQ(facts.missing,
+                "coord_store_port, coordinator_input_address, coordinator_output_address");
+      ++facts_read;
+      continue;
+    }
+    ASSERT_TRUE(kind.starts_with("outputs.")) << name;
+    link::vllm::EngineCoreOutputs older, newest;
+    EXPECT_EQ(link::vllm::ReadOutputs(Views(frames), older), "") << name;
+    EXPECT_EQ(link::vllm::ReadOutputs(Views(VllmMessage(kind)), newest), "") << name;
+    ASSERT_EQ(older.outputs.size(), newest.outputs.size()) << name;
+    for (size_t i = 0; i < older.outputs.size(); ++i) {
+      EXPECT_TRUE(std::ranges::equal(older.outputs[i].ids, newest.outputs[i].ids)) << name;
+      EXPECT_EQ(older.outputs[i].finish, newest.outputs[i].finish) << name;
+      EXPECT_EQ(older.outputs[i].cached_tokens, newest.outputs[i].cached_tokens) << name;
+    }
+    EXPECT_EQ(older.answered, newest.answered) << name;
+    ++outputs_read;
+  }
+  EXPECT_EQ(facts_read, 2);
+  EXPECT_GT(outputs_read, 10);
+}
+
+TEST(VllmHandshake, SaysHowANewerVersionDiffers) {
+  // 0.33's with another version, a field more and one less.
+  const std::string facts_of_33 = VllmMessage("handshake.facts").at(0);
+  std::string bytes = Renamed(facts_of_33, "0.33.0", "0.34.0");
+  bytes = Renamed(bytes, "dtype", "shape");
+  link::vllm::EngineFacts facts;
+  EXPECT_EQ(link::vllm::ReadEngineFacts(bytes, facts), "");
+  EXPECT_EQ(link::vllm::NewerThanKnown(facts),
+            "it is vLLM 0.34.0, newer than those that are known (0.31, 0.32 or 0.33); its greeting "
+            "has in addition shape; it lacks dtype");
 }
 
 TEST(VllmHandshake, RefusesWhatIsCut) {
