@@ -30,7 +30,7 @@ constexpr FrontendFlag kFlags[] = {
     {"--config", kRefused,
      "write its flags here: some are the server's, which does not read the file"},
     {"--grpc", kRefused, "Sluice speaks HTTP alone"},
-    {"--lora-modules", kRefused, "Sluice serves no adapters"},
+    {"--lora-modules", kServer},
     {"--chat-template", kServer},
     {"--chat-template-content-format", kRefused, "templates get a message's content as it came",
      "auto"},

@@ -109,6 +109,14 @@ void AddServerFlagsOfVllm(CLI::App& command, VllmOptions& options) {
       ->check(CLI::Range(1, 256))
       ->excludes("--threads");
   command
+      .add_option_function<std::vector<std::string>>(
+          "--lora-modules",
+          [&server](const std::vector<std::string>& modules) {
+            for (const std::string& text : modules) server.adapters.push_back(AdapterOf(text));
+          },
+          "adapters, each a name of a model in requests; the engine gets --enable-lora")
+      ->type_name("NAME=PATH");
+  command
       .add_option("--max-logprobs", options.max_logprobs,
                   "log-probabilities of a token that requests may have; -1: of all tokens")
       ->type_name("INT")
@@ -151,6 +159,7 @@ void RunVllm(VllmOptions options) {
   if (options.max_logprobs != kUsualLogprobs) {
     command.insert(command.end(), {"--max-logprobs", Number(options.max_logprobs)});
   }
+  if (!server.adapters.empty()) command.emplace_back("--enable-lora");
   if (options.ranks > 1) {
     command.insert(command.end(), {"--data-parallel-size", Number(options.ranks),
                                    "--data-parallel-address", kLoopback});

@@ -78,6 +78,15 @@ std::string ReasoningFormatOfParser(const std::string& parser) {
                   ReasoningFormatNames());
 }
 
+LoraAdapter AdapterOf(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (text.starts_with('{') || equals == std::string::npos || equals == 0 ||
+      equals + 1 == text.size()) {
+    throw UsageError("--lora-modules " + text + ": write NAME=PATH");
+  }
+  return {.name = text.substr(0, equals), .path = text.substr(equals + 1)};
+}
+
 std::vector<std::string> OriginsOf(const std::string& text) {
   if (!text.starts_with('[')) return {text};
   std::vector<std::string> origins;

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sluice/client.hpp"
+
 namespace CLI {  // NOLINT(readability-identifier-naming): as CLI11 has it
 class App;
 }
@@ -16,6 +18,9 @@ namespace sluice::cli {
 // for one that Sluice does not read.
 std::string ToolFormatOfParser(const std::string& parser);
 std::string ReasoningFormatOfParser(const std::string& parser);
+
+// --lora-modules: NAME=PATH.
+LoraAdapter AdapterOf(const std::string& text);
 
 // --allowed-origins: one, or a list in JSON.
 std::vector<std::string> OriginsOf(const std::string& text);

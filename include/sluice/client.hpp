@@ -43,8 +43,9 @@ struct ClientRequest {
   // whatever ignores_end and min_tokens are.
   std::optional<OutputGrammar> grammar = {};
   std::optional<ThinkingBudget> thinking = {};  // as EngineRequest has it
-  uint64_t group = 0;                           // these two as EngineRequest has them
+  uint64_t group = 0;                           // these three as EngineRequest has them
   int32_t priority = 0;
+  EngineExtras extras = {};
   bool ignores_end = false;  // the model's end tokens do not end it
   OutputMode mode = OutputMode::kDelta;
   // An output for every so many tokens; the first and the last come at once.
@@ -199,6 +200,11 @@ struct LocalClientOptions {
 std::unique_ptr<Client> MakeLocalClient(Engine& engine, EngineInfo info, Tokenizer tokenizer,
                                         const LocalClientOptions& options = {});
 
+struct LoraAdapter {
+  std::string name;
+  std::string path;
+};
+
 class VllmPorts;
 // For so many clients.
 std::shared_ptr<VllmPorts> MakeVllmPorts(int32_t clients);
@@ -226,6 +232,7 @@ struct RemoteClientOptions {
   // and polled as long as they are. Null: it is the only one.
   std::shared_ptr<VllmPorts> vllm_ports = {};
   int32_t vllm_client = 0;
+  std::vector<LoraAdapter> adapters = {};  // that engines of vLLM load from their own disk
 };
 
 // "vllm+tcp://ADDRESS:PORT": where this client waits for an engine of vLLM, which is started with

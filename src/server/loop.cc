@@ -86,7 +86,10 @@ CompletionSettings SettingsOf(const ServerState& state) {
   if (state.options.refuses_special_tokens) {
     limits.refused_texts = SpecialTexts(state.text.tokenizer());
   }
+  std::vector<std::string> adapters;
+  for (const LoraAdapter& adapter : state.options.adapters) adapters.push_back(adapter.name);
   return {.model_names = state.model_names,
+          .adapters = std::move(adapters),
           .limits = std::move(limits),
           .formats = FormatsOf(state.text, state.options.tool_format,
                                state.options.reasoning_format, state.options.reasoning_budget),

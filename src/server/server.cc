@@ -48,6 +48,9 @@ class Server::Impl {
       const bool has_name = !name.empty() && text::IsUtf8(name);
       state_.model_names.push_back(has_name ? name : std::string(kModelWithoutName));
     }
+    for (const LoraAdapter& adapter : options.adapters) {
+      state_.model_names.push_back(adapter.name);
+    }
     state_.created = std::time(nullptr);
     const server::ListenAddress address = {
         .host = options.host, .port = options.port, .unix_socket = options.unix_socket};
@@ -91,7 +94,8 @@ class Server::Impl {
                           .vocab = text.vocab(),
                           .engine_observer = std::move(observer),
                           .vllm_ports = vllm_ports_,
-                          .vllm_client = thread});
+                          .vllm_client = thread,
+                          .adapters = options.adapters});
   }
   // Logs changes of an engine's health, except the wait for its first connection and that
   // connection. A vLLM engine that gives a reason is always logged, because it may take minutes to

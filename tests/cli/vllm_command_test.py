@@ -138,6 +138,17 @@ class Command(unittest.TestCase):
             self.assertEqual(answer["choices"][0]["text"], "It was")
             self.assertIn("the engine of vLLM ended (signal 9 (Killed))", server.log())
 
+    def test_an_adapter_is_a_model(self):
+        with Vllm("--served-model-name", "base", "--lora-modules", "one=/a/1", "two=/a/2") as server:
+            models = json.loads(server.get("/v1/models")[2])["data"]
+            self.assertEqual([its["id"] for its in models], ["base", "one", "two"])
+            for model in ("two", "base"):
+                answer = server.post("/v1/completions", {"model": model, "prompt": "It was",
+                                                         "cache_salt": "s", "max_tokens": 2})[2]
+                self.assertEqual(answer["model"], model)
+            for words in ('vllm: request: [["two", 2, "/a/2"], "s"]', 'vllm: request: [null, "s"]'):
+                wait_until(lambda said=words: said in server.log(), server.log())
+
     def test_ranks_and_threads_share_the_requests(self):
         with Vllm("--data-parallel-size", "2", "--api-server-count", "3", "--max-logprobs", "30",
                   mode="step=0.01") as server:
@@ -257,12 +268,12 @@ class Refusals(unittest.TestCase):
                             (["-dp", "2"], "-dp is not taken: write --data-parallel-size"),
                             (["--data-parallel-size=65"], "--data-parallel-size"),
                             (["-dpr", "1"], "-dpr is not taken: start the ranks of several hosts"),
-                            (["--lora-modules", "a=b"], "--lora-modules is not taken"),
+                            (["--lora-modules", "b"], "--lora-modules b: write NAME=PATH"),
                             (["--uds", "s", "--unix-socket", "t"], "--uds"),
                             (["--root_path=/x"], "--root-path is not taken"),
                             (["--config", "f.yaml"], "--config is not taken: write its flags here"),
                             (["--api-ke", "k"], "--api-ke is not taken: write --api-key in full"),
-                            (["--lora-mod", "a=b"], "--lora-mod is not taken: write --lora-modules"),
+                            (["--middle", "a"], "--middle is not taken: write --middleware"),
                             (["-dpa", "10.0.0.1"], "-dpa is not taken"),
                             (["--default-chat-template-kwargs.a", "1"],
                              "--default-chat-template-kwargs is not taken"),

@@ -114,6 +114,7 @@ void RemoteClient::AddVllm(const std::string& endpoint, const RemoteClientOption
                               .end_tokens = options.end_tokens,
                               .vocab = options.vocab,
                               .max_logprobs = read.max_logprobs,
+                              .adapters = options.adapters,
                               .epoll_fd = events_.fd()},
         table_));
   }

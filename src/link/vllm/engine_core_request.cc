@@ -167,6 +167,15 @@ void AddParams(const EngineRequest& request, OpenMap& map) {
   }
 }
 
+// What follows these has its default.
+void PutAdapter(const WrittenAdapter& adapter, Writer& writer) {
+  if (adapter.name.empty()) return writer.Nil();
+  writer.Array(3);
+  writer.Put(adapter.name);
+  writer.Put(adapter.number);
+  writer.Put(adapter.path);
+}
+
 // From where the engine's grammar counts: the first token, or the end of the reasoning. Where the
 // prompt has not begun any, it looks for an end there.
 void PutReasoningEnded(const EngineRequest& request, Writer& writer) {
@@ -201,8 +210,8 @@ RequestAddress AddressOf(uint64_t life, std::string_view request_id) {
   return address;
 }
 
-void WriteAdd(const EngineRequest& request, uint64_t life, int32_t client, double arrival,
-              std::string& frame) {
+void WriteAdd(const EngineRequest& request, uint64_t life, int32_t client,
+              const WrittenAdapter& adapter, double arrival, std::string& frame) {
   Writer writer(frame);
   writer.Array(kRequestFields);
   writer.Put(std::string_view(RequestIdOf(life, request.address)));
@@ -214,7 +223,10 @@ void WriteAdd(const EngineRequest& request, uint64_t life, int32_t client, doubl
   }
   writer.Nil();  // pooling_params
   writer.Put(arrival);
-  for (int i = 0; i < 5; ++i) writer.Nil();  // lora_request to prompt_is_token_ids
+  PutAdapter(adapter, writer);
+  const std::string_view salt = request.extras.cache_salt;
+  salt.empty() ? writer.Nil() : writer.Put(salt);
+  for (int i = 0; i < 3; ++i) writer.Nil();  // data_parallel_rank to prompt_is_token_ids
   writer.Put(client);
   writer.Put(0);  // current_wave
   // vLLM orders all requests by it, so that of one group would come before those of another.

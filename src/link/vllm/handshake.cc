@@ -150,6 +150,7 @@ std::string ReadEngineFacts(std::string_view bytes, EngineFacts& facts) {
     if (key == "max_num_seqs") {
       return facts.max_requests = reader.Integer<int32_t>(1), true;
     }
+    if (key == "supports_lora") return facts.supports_lora = reader.Bool(), true;
     if (key == "data_parallel_size") {
       return facts.data_parallel_size = reader.Integer<int64_t>(1), true;
     }

@@ -37,6 +37,7 @@ struct EngineFacts {
   int64_t context = 0;
   int32_t max_requests = 0;
   int64_t data_parallel_size = 1;
+  bool supports_lora = false;
   // Its fields that 0.33 has not, and those of 0.33 that it has not: names, with ", " between them.
   std::string added = {};
   std::string missing = {};

@@ -191,10 +191,12 @@ void VllmLink::TakeFacts(zmq::message_t& frame) {
                                    .max_logprobs = static_cast<int32_t>(std::min(logprobs, vocab)),
                                    .end_tokens = options_.end_tokens,
                                    .has_grammars = true,
+                                   .has_extras = true,
                                    .max_frame_bytes = kMostMessageBytes});
   if (vllm::FitOf(facts.version) == vllm::VersionFit::kNewer) {
     remark_ = vllm::NewerThanKnown(facts);
   }
+  has_adapters_ = facts.supports_lora;
   life_->sockets.input_watch.Use(ConnectionOf(frame));
   life_->phase = Phase::kPinged;
   life_->pinged_from = pinged_;

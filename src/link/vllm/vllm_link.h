@@ -26,6 +26,7 @@
 #include "link/frontend/engine_connection.h"
 #include "link/frontend/request_table.h"
 #include "link/vllm/engine_core_outputs.h"
+#include "link/vllm/engine_core_request.h"
 #include "link/vllm/output_translation.h"
 #include "link/vllm/vllm_port.h"
 
@@ -42,6 +43,7 @@ struct VllmLinkOptions {
   std::vector<int32_t> end_tokens;              // of the model, which the engine does not report
   int64_t vocab = 0;                            // the same: it has so many tokens
   int32_t max_logprobs = 20;                    // the same; -1: all of these
+  std::vector<LoraAdapter> adapters;
   int epoll_fd = -1;  // gets what becomes readable when something has come
 };
 
@@ -99,6 +101,7 @@ class VllmLink final : public EngineConnection {
   Clock::time_point LifeDeadline() const;
   void LeaveThere(std::span<const RequestAddress> aborts);
   void EndThere(const RequestAddress& address);
+  vllm::WrittenAdapter AdapterOf(const EngineRequest& request) const;
   void SendOrphans();
   // A message of the kind, with out_. False: the engine is not connected.
   bool Send(std::string_view kind);
@@ -106,6 +109,7 @@ class VllmLink final : public EngineConnection {
   VllmLinkOptions options_;
   RequestTable& table_;
   std::string identity_;
+  bool has_adapters_ = false;  // it was started with --enable-lora
   std::optional<Life> life_;
   std::string reason_;
   std::string remark_;  // of a ready one: its version, or that another one said hello in vain

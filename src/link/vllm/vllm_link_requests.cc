@@ -92,9 +92,10 @@ void VllmLink::NoteOrphan(std::string_view request_id) {
 
 void VllmLink::SendRequest(const EngineRequest& request, Clock::time_point now) {
   vllm::CheckRequest(request);
+  const vllm::WrittenAdapter adapter = AdapterOf(request);
   const std::chrono::duration<double> since_1970 =
       std::chrono::system_clock::now().time_since_epoch();
-  vllm::WriteAdd(request, translation_.life(), options_.client, since_1970.count(), out_);
+  vllm::WriteAdd(request, translation_.life(), options_.client, adapter, since_1970.count(), out_);
   translation_.Begin(request);
   if (!Send(vllm::kAddFrame)) {
     translation_.End(request.address);
@@ -106,6 +107,23 @@ void VllmLink::SendRequest(const EngineRequest& request, Clock::time_point now) 
     quiet_since_ = now;
     pings_ = 0;
   }
+}
+
+// Its number is its place, which is the same for all clients.
+vllm::WrittenAdapter VllmLink::AdapterOf(const EngineRequest& request) const {
+  const std::string& name = request.extras.adapter;
+  if (name.empty()) return {};
+  const auto found = std::ranges::find(options_.adapters, name, &LoraAdapter::name);
+  if (found == options_.adapters.end()) {
+    ThrowInvalid("adapter", ToText(std::string_view(name)), "one of those that were given");
+  }
+  if (!has_adapters_) {
+    ThrowInvalid("adapter", ToText(std::string_view(name)),
+                 "none: the engine was started without --enable-lora");
+  }
+  return {.name = found->name,
+          .path = found->path,
+          .number = static_cast<int32_t>(found - options_.adapters.begin()) + 1};
 }
 
 void VllmLink::SendAborts() {

@@ -200,12 +200,15 @@ class Rank:
         return pack({"vllm_version": VERSION, "max_model_len": context,
                      "max_num_seqs": int(self.flags.get("--max-num-seqs", 256)),
                      "data_parallel_size": size, "num_gpu_blocks": 100,
+                     "supports_lora": "--enable-lora" in self.flags,
                      "dp_stats_address": None})
 
     def take(self, frames):
         kind, body = frames[0], unpack(b"".join(frames[1:]))[0]
         if kind == b"\x00":
             self.running[body[0]] = [body, 0]
+            if body[6] or body[7]:
+                print("request:", json.dumps([body[6], body[7]]), flush=True)
         elif kind == b"\x01":
             for request in body:
                 self.running.pop(request, None)

@@ -431,6 +431,36 @@ TEST(VllmLink, SaysWhatIsWrongWithAnEngineWhenItKnows) {
   EXPECT_EQ(said.back(), "ready: ");
 }
 
+TEST(VllmLink, GivesAdaptersThatWereNamedToAnEngineThatTakesThem) {
+  RemoteClientOptions options = VllmOptions();
+  options.adapters = {{"one", "/adapters/1"}, {"two", "/adapters/2"}};
+  for (const bool takes : {false, true}) {
+    FakeVllm engine;
+    engine.supports_lora = takes;
+    engine.Start();
+    VllmFrontend frontend({&engine}, options);
+    const auto submit = [&](const char* name) -> std::string {
+      ClientRequest asked = Asks();
+      asked.extras = {.cache_salt = "s", .adapter = name};
+      try {
+        frontend.Submit(std::move(asked));
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return "taken";
+    };
+    EXPECT_NE(submit("three").find("one of those that were given"), std::string::npos);
+    if (!takes) {
+      EXPECT_NE(submit("two").find("--enable-lora"), std::string::npos);
+      continue;
+    }
+    EXPECT_EQ(submit("two"), "taken");
+    ASSERT_TRUE(frontend.Until([&] { return engine.requests.size() == 1; }));
+    EXPECT_EQ(engine.requests[0].salt, "s");
+    EXPECT_EQ(engine.requests[0].adapter, "two 2 /adapters/2");
+  }
+}
+
 // A newer one is taken, and a line names it.
 TEST(VllmLink, SaysThatAnEngineIsNewerThanItKnows) {
   FakeVllm engine;

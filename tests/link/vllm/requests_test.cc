@@ -17,7 +17,7 @@ namespace {
 
 std::string Written(const EngineRequest& request, uint64_t life = kVllmLife) {
   std::string frame;
-  link::vllm::WriteAdd(request, life, 0, 1.5, frame);
+  link::vllm::WriteAdd(request, life, 0, {}, 1.5, frame);
   return frame;
 }
 
@@ -62,9 +62,25 @@ TEST(VllmRequest, HasTheBytesOfVllmsEncoder) {
 
 TEST(VllmRequest, SaysToWhichClientItsOutputsGo) {
   std::string frame;
-  link::vllm::WriteAdd(PlainVllmRequest(), kVllmLife, 1, 1.5, frame);
+  link::vllm::WriteAdd(PlainVllmRequest(), kVllmLife, 1, {}, 1.5, frame);
   EXPECT_EQ(testing::PrintToString(frame),
             testing::PrintToString(VllmMessage("request.second_client").at(0)));
+}
+
+TEST(VllmRequest, HasTheSaltOfItsCacheAndItsAdapter) {
+  EngineRequest request = PlainVllmRequest();
+  request.extras.cache_salt = "salt";
+  ExpectAsVllm(request, "request.salted");
+  std::string frame;
+  link::vllm::WriteAdd(request, kVllmLife, 0, {.name = "a", .path = "/b", .number = 3}, 1.5, frame);
+  std::string with = VllmMessage("request.salted").at(0);
+  const std::string salt = "\xc0\xa4salt";  // a nil before it
+  with.replace(with.find(salt), salt.size(),
+               "\x93\xa1"
+               "a"
+               "\x03\xa2/b"
+               "\xa4salt");
+  EXPECT_EQ(testing::PrintToString(frame), testing::PrintToString(with));
 }
 
 TEST(VllmRequest, OfAGreedyOneHasNoFilters) {
