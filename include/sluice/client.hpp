@@ -237,8 +237,9 @@ struct RemoteClientOptions {
 
 // "vllm+tcp://ADDRESS:PORT": where this client waits for an engine of vLLM, which is started with
 // the address and connects by itself; with "?ranks=N" after it for N of them, which are started as
-// one, and "?max_logprobs=N" where they take other numbers than up to 20. Only one client can wait there, or several with VllmPorts. docs/plugins/vllm-engine.md
-// has what such an engine does not take, and refuses with kInvalidValue in Submit.
+// one, and "?max_logprobs=N" where they take other numbers than up to 20. Only one client can wait
+// there, or several with VllmPorts. docs/plugins/vllm-engine.md has what such an engine does not
+// take, and refuses with kInvalidValue in Submit.
 bool IsVllmEndpoint(std::string_view endpoint);
 
 // Waits until every engine has been ready; throws Error with kUnavailable naming the one that was
