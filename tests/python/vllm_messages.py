@@ -58,13 +58,14 @@ class Messages:
     """`with Messages(sources) as vllm`: its classes as attributes."""
 
     def __init__(self, files):
-        given = {"vllm": {"__version__": VERSION, "envs": ENVIRONMENT},
+        given = {"vllm": {"__version__": files.version, "envs": ENVIRONMENT},
                  "vllm.envs": vars(ENVIRONMENT),
                  "vllm.exceptions": {"VLLMValidationError": ValueError},
                  "vllm.logger": {"init_logger": logging.getLogger},
                  "vllm.utils.torch_utils": {"PIN_MEMORY": False},
                  "vllm.v1.utils": {"tensor_data": tensor_data}}
         self.engine = peers.Engine(files, REAL, given)
+        self.version = files.version
 
     def __enter__(self):
         self.engine.__enter__()
