@@ -114,8 +114,9 @@ void AddServerFlagsOfVllm(CLI::App& command, VllmOptions& options) {
           [&server](const std::vector<std::string>& modules) {
             for (const std::string& text : modules) server.adapters.push_back(AdapterOf(text));
           },
-          "adapters, each a name of a model in requests; the engine gets --enable-lora")
-      ->type_name("NAME=PATH");
+          "adapters as NAME=PATH, each a name of a model in requests; the engine gets "
+          "--enable-lora")
+      ->type_name("ADAPTER");
   command
       .add_option("--max-logprobs", options.max_logprobs,
                   "log-probabilities of a token that requests may have; -1: of all tokens")
