@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 """vLLM's server, its Rust front end and Sluice over the same engine, under the same load.
 
-    python3 bench/front_vllm.py --json OUT.json --model NAME=DIR [--sluice PROGRAM]
-        [--front vllm --front vllm-rs --front sluice] [--streams 1,32,256,512] [--logprobs 0,5]
-        [--repetitions 5] [--seconds 540] [--memory 0.28] [-- ENGINE ARGUMENTS]
+    python3 bench/front_vllm.py --json OUT.json --model NAME=DIR [--model 1b] [--sluice PROGRAM]
+        [--front vllm --front vllm-rs --front sluice] [--streams 1,32,256,512,256:20]
+        [--logprobs 0,5] [--repetitions 5] [--seconds 540] [--memory 0.28] [--threads 1]
+        [-- ENGINE ARGUMENTS]
+
+0.1b, 1b and 8b are models of that size with made-up weights (front_shapes.py). 256:20 is 256
+streams with 20 log-probabilities a token, whatever --logprobs says.
 
 Engines load in turns and live at the same time on one GPU, each with --memory of it. Then the same
 loads go to one front after the other: each repetition has every number of streams, and each number
@@ -29,6 +33,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import front_shapes
 import fronts
 
 SHOWN = {"vllm": "vLLM", "vllm-rs": "vLLM, Rust front end", "sluice": "Sluice"}
@@ -44,12 +49,19 @@ def numbers(text):
     return [int(item) for item in text.split(",")]
 
 
+def stream_cells(text):
+    """(streams, logprobs), None where --logprobs says it."""
+    pairs = [item.partition(":") for item in text.split(",")]
+    return [(int(streams), int(logprobs) if logprobs else None) for streams, _, logprobs in pairs]
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", required=True, type=Path)
-    parser.add_argument("--model", action="append", required=True, metavar="NAME=DIR")
+    parser.add_argument("--model", action="append", required=True,
+                        metavar="NAME=DIR|" + "|".join(front_shapes.SHAPES))
     parser.add_argument("--front", action="append", choices=SHOWN)
-    parser.add_argument("--streams", type=numbers, default=[1, 32, 256, 512])
+    parser.add_argument("--streams", type=stream_cells, default=stream_cells("1,32,256,512"))
     parser.add_argument("--logprobs", type=numbers, default=[0])
     parser.add_argument("--prompt-tokens", type=int, default=32)
     parser.add_argument("--output-tokens", type=int, default=128)
@@ -62,6 +74,7 @@ def arguments():
     parser.add_argument("--load-format", default="dummy", help="dummy: weights are made up")
     parser.add_argument("--python", default="python3", help="the one that has vLLM")
     parser.add_argument("--sluice", default="build/release/sluice")
+    parser.add_argument("--threads", type=int, default=1, help="of sluice serve")
     parser.add_argument("--sluice-lib", help="LD_LIBRARY_PATH of that program alone")
     parser.add_argument("--commit", default="")
     parser.add_argument("--logs", type=Path, help="a folder; without it one that is made")
@@ -73,7 +86,10 @@ def arguments():
     for item in given.command:
         name, line = item.split("=", 1)
         given.commands.setdefault(name, []).append(line)
-    given.max_num_seqs = given.max_num_seqs or max(given.streams)
+    given.cells = [(streams, logprobs) for streams, only in given.streams
+                   for logprobs in (given.logprobs if only is None else [only])]
+    given.most_streams = max(streams for streams, _ in given.cells)
+    given.max_num_seqs = given.max_num_seqs or given.most_streams
     return given
 
 
@@ -119,7 +135,7 @@ def commands(front, model, port, options):
     if front == "sluice":
         serve = [options.sluice, "serve", "--model", model, "--name", SERVED, "--engine",
                  f"vllm+tcp://127.0.0.1:{engine_port}", "--port", str(port), "--max-requests",
-                 str(max(options.streams) * 2)]
+                 str(options.most_streams * 2), "--threads", str(options.threads)]
         return [(serve, library(options)),
                 ([*vllm, "--headless", "--data-parallel-rpc-port", str(engine_port), *engine],
                  {"VLLM_DP_MASTER_IP": "127.0.0.1"})]
@@ -143,7 +159,7 @@ class Bench:
         options = self.options
         head = {"env": self.env, "commit": options.commit, "options": {
             "prompt_tokens": options.prompt_tokens, "output_tokens": options.output_tokens,
-            "max_num_seqs": options.max_num_seqs, "max_model_len": options.max_model_len,
+            "threads": options.threads, "max_num_seqs": options.max_num_seqs, "max_model_len": options.max_model_len,
             "load_format": options.load_format, "memory": options.memory,
             "engine": " ".join(options.engine)}, "starts": self.starts}
         text = json.dumps(head)[:-1] + ', "rows": [\n'
@@ -232,9 +248,8 @@ class Bench:
             if self.left() > 0:
                 self.start(front, model_name, model)
         self.seconds = {}
-        cells = itertools.product(range(self.options.repetitions), self.options.streams,
-                                  self.options.logprobs)
-        for repetition, streams, logprobs in cells:
+        cells = itertools.product(range(self.options.repetitions), self.options.cells)
+        for repetition, (streams, logprobs) in cells:
             for front in self.living[::-1 if repetition % 2 else 1]:
                 takes = self.seconds.get((front.name, streams, logprobs), 0)
                 if takes * 1.2 + 1 < self.left():
@@ -247,6 +262,8 @@ class Bench:
         try:
             for item in self.options.model:
                 name, _, folder = item.rpartition("=")
+                if not name and folder in front_shapes.SHAPES:
+                    name, folder = folder, front_shapes.write(folder, self.logs / f"model-{folder}")
                 if self.left() > 0:
                     self.run_model(name or Path(folder).name, folder)
         finally:

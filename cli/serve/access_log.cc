@@ -53,6 +53,16 @@ AccessLog::AccessLog(const std::string& path, std::function<void(std::string_vie
   if (file_ < 0) {
     throw std::runtime_error("cannot write the access log " + path + ": " + std::strerror(errno));
   }
+  Begin();
+}
+
+AccessLog::AccessLog(int file, std::string name, std::function<void(std::string_view)> say)
+    : name_(std::move(name)), say_(std::move(say)), file_(::fcntl(file, F_DUPFD_CLOEXEC, 0)) {
+  if (file_ < 0) throw std::runtime_error("cannot write " + name_ + ": " + std::strerror(errno));
+  Begin();
+}
+
+void AccessLog::Begin() {
   at_once_ = AtOnce(file_);
   try {
     thread_ = std::thread([this] { Run(); });
@@ -154,7 +164,7 @@ int64_t AccessLog::WriteLines(std::string lines) {
     return 0;
   }
   if (!std::exchange(has_failed_, true)) {
-    say_(std::string("the access log cannot be written: ") + std::strerror(error));
+    say_(name_ + " cannot be written: " + std::strerror(error));
   }
   return std::count(lines.begin() + static_cast<std::ptrdiff_t>(at), lines.end(), '\n');
 }
@@ -178,7 +188,7 @@ void AccessLog::SayLeftOut(bool is_last) {
   if (left_out_ == 0 || (!is_last && now < count_at_)) return;
   const int64_t count = std::exchange(left_out_, 0);
   count_at_ = now + kBetweenCounts;
-  say_("the access log left out " + std::to_string(count) + (count == 1 ? " line" : " lines"));
+  say_(name_ + " left out " + std::to_string(count) + (count == 1 ? " line" : " lines"));
 }
 
 void AccessLog::Run() {

@@ -1,5 +1,5 @@
-// The file of an access log: lines of many threads, written by a thread of its own, so that a slow
-// disk holds up no request.
+// The file of a log: lines of many threads, written by a thread of its own, so that a slow disk or
+// a reader that has stopped holds up no request.
 #pragma once
 
 #include <chrono>
@@ -20,6 +20,8 @@ class AccessLog {
   // for each time that the file is opened, and the number of lines left out once in kBetweenCounts
   // and at the end.
   AccessLog(const std::string& path, std::function<void(std::string_view)> say);
+  // Writes to a copy of this descriptor; `name` is what `say` calls it.
+  AccessLog(int file, std::string name, std::function<void(std::string_view)> say);
   // Writes what waits, for kLastWrites: a pipe that nothing reads holds up no end.
   ~AccessLog();
   AccessLog(const AccessLog&) = delete;
@@ -37,6 +39,7 @@ class AccessLog {
   static constexpr std::chrono::minutes kBetweenCounts{1};
 
  private:
+  void Begin();
   void Run();
   // Both return how many lines were left out. A file always has whole lines: one that was cut off
   // goes on at the next call, or ends before another file is written. Lines that wait for a reader
@@ -50,6 +53,7 @@ class AccessLog {
   bool MustReopen();
 
   const std::string path_;
+  const std::string name_ = "the access log";
   const std::function<void(std::string_view)> say_;
   int file_ = -1;
   size_t at_once_ = 0;  // bytes that one call writes without a wait, when it can write at all

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "cli/files/file.h"
 #include "cli/flags/choices.h"
 #include "cli/serve/access_log.h"
+#include "cli/serve/error_log.h"
 #include "cli/serve/hangup.h"
 #include "cli/serve/private_folder.h"
 #include "cli/serve/serve_check.h"
@@ -23,6 +25,7 @@
 #include "cli/serve/stop_signal.h"
 #include "cli/text.h"
 #include "cli/vllm/vllm_engine.h"
+#include "link/vllm/vllm_endpoint.h"
 #include "server/server_options.h"
 #include "sluice/error.hpp"
 
@@ -50,7 +53,8 @@ void AddEngineFlags(CLI::App& command, ServeOptions& options) {
       command
           .add_option("--engine", options.server.engines,
                       "use this engine instead of starting one; may be given many times. "
-                      "vllm+tcp://ADDRESS:PORT waits there for an engine of vLLM")
+                      "vllm+tcp://ADDRESS:PORT waits there for an engine of vLLM, and with "
+                      "?ranks=N for N of them")
           ->type_name("ENDPOINT")
           ->allow_extra_args(false);
   command
@@ -75,14 +79,13 @@ std::vector<std::string> EngineArguments(const CLI::App& command) {
   return arguments;
 }
 
-// Lines of several threads, each in one piece.
-void Say(std::string_view line) { std::cerr << "sluice: " + std::string(line) + "\n"; }
+using SayLine = std::function<void(std::string_view)>;
 
 // Sluice engine as a child, at an address that only this user reaches.
 class OwnEngine {
  public:
-  OwnEngine(const ServeOptions& options, const std::stop_token& stop)
-      : supervisor_({.command = Command(options, folder_.path()), .log = Say}, stop) {}
+  OwnEngine(const ServeOptions& options, SayLine say, const std::stop_token& stop)
+      : supervisor_({.command = Command(options, folder_.path()), .log = std::move(say)}, stop) {}
 
   const std::string& endpoint() const { return supervisor_.endpoint(); }
   int pid() const { return supervisor_.pid(); }
@@ -110,30 +113,35 @@ class OwnEngine {
 
 // Null when a signal came first. What the engine says about a model that it cannot load is on
 // standard error by then.
-std::unique_ptr<OwnEngine> StartEngine(const ServeOptions& options, const std::stop_token& stop) {
+std::unique_ptr<OwnEngine> StartEngine(const ServeOptions& options, const SayLine& say,
+                                       const std::stop_token& stop) {
   try {
-    return std::make_unique<OwnEngine>(options, stop);
+    return std::make_unique<OwnEngine>(options, say, stop);
   } catch (const Error&) {
     if (stop.stop_requested()) return nullptr;
     throw std::runtime_error("the engine did not start; the lines above say why");
   }
 }
 
-constexpr std::string_view kVllm = "vllm+";
-
 // How the engines of vLLM are started that this server waits for.
-void SayHowToStart(const ServeOptions& options) {
+void SayHowToStart(const ServeOptions& options, const SayLine& say) {
   for (const std::string& endpoint : options.server.engines) {
     if (!IsVllmEndpoint(endpoint)) continue;
-    const std::string_view address = std::string_view(endpoint).substr(endpoint.find("//") + 2);
-    const size_t colon = address.rfind(':');
+    const link::VllmEndpoint read = link::ReadVllmEndpoint(endpoint);
+    const std::string host = read.host.substr(read.host.find("//") + 2);
+    const std::string port = read.address.substr(read.address.rfind(':') + 1);
     const std::string& directory = options.setup.source.directory;
-    // With one rank vLLM takes the address from the variable alone.
-    Say("waits for an engine: VLLM_DP_MASTER_IP=" + std::string(address.substr(0, colon)) +
-        " vllm serve " + (directory.empty() ? "MODEL" : directory) +
-        " --headless --data-parallel-rpc-port " + std::string(address.substr(colon + 1)));
-    if (!IsLocal(std::string_view(endpoint).substr(kVllm.size()))) {
-      Say("other machines may reach " + endpoint + ", without authentication");
+    const std::string serves = "vllm serve " + (directory.empty() ? "MODEL" : directory) +
+                               " --headless --data-parallel-rpc-port " + port;
+    if (read.ranks == 1) {
+      // With one rank vLLM takes the address from the variable alone.
+      say("waits for an engine: VLLM_DP_MASTER_IP=" + host + " " + serves);
+    } else {
+      say("waits for " + Number(read.ranks) + " engines: " + serves + " --data-parallel-address " +
+          host + " --data-parallel-size " + Number(read.ranks));
+    }
+    if (!IsLocal(read.address)) {
+      say("other machines may reach " + endpoint + ", without authentication");
     }
   }
 }
@@ -148,7 +156,9 @@ void CheckVllm(const std::optional<VllmEngine>& vllm) {
 // Before anything is loaded.
 void CheckOptions(ServerOptions options) {
   for (const std::string& endpoint : options.engines) {
-    CheckEndpoint("engine", IsVllmEndpoint(endpoint) ? endpoint.substr(kVllm.size()) : endpoint);
+    const size_t scheme = IsVllmEndpoint(endpoint) ? std::string_view("vllm+").size() : 0;
+    CheckEndpoint("engine", endpoint.substr(scheme, endpoint.find('?') - scheme));
+    if (scheme > 0) link::ReadVllmEndpoint(endpoint);
   }
   if (options.engines.empty()) options.engines = {"its own"};
   server::CheckServerOptions(options);
@@ -171,11 +181,7 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
       ->type_name("MODEL")
       ->allow_extra_args(false);
   AddTemplateFlags(*command, *options);
-  command
-      ->add_option("--threads", server.threads,
-                   "threads of the server, each with connections of its own")
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str();
+  AddThreadsFlag(*command, server);
   AddAccessFlags(*command, *options, kKeyVariable);
   AddDrainFlag(*command, server);
   command->add_flag(
@@ -242,7 +248,9 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
   IgnoreHarmlessSignals();
   ServeOptions options = given;
   ServerOptions& server = options.server;
-  Hangup hangup(given, Say);
+  ErrorLog log;
+  const SayLine say = [&log](std::string_view line) { log.Say(line); };
+  Hangup hangup(given, say);
   std::optional<StopSignal> signals;
   if (!options.only_checks) {
     signals.emplace(StopSignal::kTwice,
@@ -258,24 +266,24 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
   const ModelText text = OpenServedText(options);
   CheckAddress(server);
   if (!IsLocal(server) && server.api_keys.empty()) {
-    Say("other machines may reach " + server.host + ", without a key: --api-key requires one");
+    say("other machines may reach " + server.host + ", without a key: --api-key requires one");
   }
   std::optional<AccessLog> access_log;
   if (!options.access_log_path.empty()) {
-    access_log.emplace(options.access_log_path, Say);
+    access_log.emplace(options.access_log_path, say);
     server.access_log = [&access_log](std::string_view line) { access_log->Write(line); };
   }
   const Hangup::Lease log_lease = hangup.Use(access_log.has_value() ? &*access_log : nullptr);
   std::unique_ptr<OwnEngine> own;
   if (server.engines.empty()) {
-    own = StartEngine(options, stop.token());
+    own = StartEngine(options, say, stop.token());
     if (own == nullptr) return;
     server.engines = {own->endpoint()};
   }
-  if (!options.setup.is_quiet) server.log = Say;
+  if (!options.setup.is_quiet) server.log = say;
   if (HasVllmEngine(server)) {
     if (server.model_names.empty()) server.model_names = {options.setup.source.ShortName()};
-    if (!options.setup.is_quiet && options.vllm_command.empty()) SayHowToStart(options);
+    if (!options.setup.is_quiet && options.vllm_command.empty()) SayHowToStart(options, say);
   }
   // A signal, or the end of the engine.
   std::stop_source over;
@@ -284,9 +292,12 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
   if (!options.vllm_command.empty()) {
     vllm.emplace(VllmEngineOptions{
         .command = options.vllm_command,
-        .on_line = [](std::string_view line) { std::cerr << "vllm: " + std::string(line) + "\n"; },
-        .log = Say,
+        .on_line = [&log](std::string_view line) { log.Write("vllm: " + std::string(line)); },
+        .log = say,
         .on_given_up = [&over] { over.request_stop(); }});
+    server.engine_observer = [&vllm](const EngineState& state) {
+      if (state.health == EngineHealth::kReady) vllm->SetReady();
+    };
   }
   server.stop = over.get_token();
   std::optional<Server> connected;
@@ -298,7 +309,6 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
     throw;
   }
   Server& serving = *connected;
-  if (vllm.has_value()) vllm->SetReady();
   const ServeStart start{
       .url = serving.url(),
       .model = server.model_names.empty() ? serving.info().model : server.model_names[0],
@@ -308,7 +318,13 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
                                        : std::nullopt,
       .has_api_keys = !server.api_keys.empty(),
       .is_built_in_model = own != nullptr && options.setup.source.directory.empty()};
-  if (!options.setup.is_quiet) PrintStart(start, std::cerr, Terminal::Detect(STDERR_FILENO));
+  if (!options.setup.is_quiet) {
+    std::ostringstream shown;
+    PrintStart(start, shown, Terminal::Detect(STDERR_FILENO));
+    std::string lines = std::move(shown).str();
+    if (lines.ends_with('\n')) lines.pop_back();
+    log.Write(lines);
+  }
   if (options.as_json) {
     WriteStart(start, out);
   } else {

@@ -35,6 +35,14 @@ void AddListenFlags(CLI::App& command, ServerOptions& server) {
       ->excludes(port);
 }
 
+void AddThreadsFlag(CLI::App& command, ServerOptions& server) {
+  command
+      .add_option("--threads", server.threads,
+                  "threads of the server, each with connections of its own")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+}
+
 void AddTemplateFlags(CLI::App& command, ServeOptions& options) {
   command
       .add_option("--chat-template", options.chat_template_path,

@@ -15,6 +15,8 @@ inline constexpr const char* kKeyVariable = "SLUICE_API_KEY";
 
 // --host, --port, --unix-socket
 void AddListenFlags(CLI::App& command, ServerOptions& server);
+// --threads
+void AddThreadsFlag(CLI::App& command, ServerOptions& server);
 // --chat-template, --tool-format, --reasoning-format, --reasoning-budget
 void AddTemplateFlags(CLI::App& command, ServeOptions& options);
 // Keys, origins, limits and the log of requests. The variable has a key, too.

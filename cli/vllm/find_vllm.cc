@@ -11,8 +11,10 @@
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <vector>
 
+#include "cli/text.h"
 #include "link/child_process.h"
 #include "link/vllm/handshake.h"
 #include "sluice/error.hpp"
@@ -21,6 +23,7 @@ namespace sluice::cli {
 namespace {
 
 constexpr std::chrono::seconds kPatience{60};  // a file system of another machine is slow
+constexpr size_t kMostText = size_t{64} << 10;
 constexpr const char* kVersionScript =
     "import importlib.metadata as m\n"
     "try: print(m.version('vllm'))\n"
@@ -66,40 +69,76 @@ std::string PythonOf(const std::string& given) {
       "neither vllm nor python3 is on PATH: --python names the interpreter that has vLLM");
 }
 
-// What it writes on standard output within the time.
-std::string OutputOf(const std::vector<std::string>& command) {
+// What is in the pipe. Of a text without end the last part is kept. False at its end.
+bool Drain(int file, std::string& text) {
+  std::array<char, 4096> buffer;
+  while (true) {
+    const ssize_t size = ::read(file, buffer.data(), buffer.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return size < 0 && errno == EAGAIN;
+    text.append(buffer.data(), static_cast<size_t>(size));
+    if (text.size() > 2 * kMostText) text.erase(0, text.size() - kMostText);
+  }
+}
+
+struct Run {
+  std::string output;
+  std::string errors;
+  std::string end;  // as EndOfChild has it; empty: it was not over in time
+};
+
+Run RunOf(const std::vector<std::string>& command) {
   link::ChildProcess child = link::StartChild(command);
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  std::string text;
-  while (std::chrono::steady_clock::now() < end) {
-    pollfd file{child.output.get(), POLLIN, 0};
-    if (::poll(&file, 1, 100) <= 0) continue;
-    std::array<char, 4096> buffer;
-    const ssize_t size = ::read(child.output.get(), buffer.data(), buffer.size());
-    if (size > 0) text.append(buffer.data(), static_cast<size_t>(size));
-    if (size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR)) break;
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  Run run;
+  std::array<pollfd, 3> files = {{{child.output.get(), POLLIN, 0},
+                                  {child.errors.get(), POLLIN, 0},
+                                  {child.pidfd.get(), POLLIN, 0}}};
+  while (run.end.empty() && std::chrono::steady_clock::now() < until) {
+    if (::poll(files.data(), files.size(), 100) <= 0) continue;
+    run.end = link::EndOfChild(child.pidfd);  // before its last words are read
+    if (!Drain(child.output.get(), run.output)) files[0].fd = -1;
+    if (!Drain(child.errors.get(), run.errors)) files[1].fd = -1;
   }
   link::KillGroup(child);
-  return text;
+  return run;
+}
+
+std::string LastLineOf(std::string_view text) {
+  const size_t last = text.find_last_not_of(" \r\n");
+  if (last == std::string_view::npos) return {};
+  text = text.substr(0, last + 1);
+  return std::string(text.substr(text.find_last_of("\r\n") + 1));
+}
+
+// Why an interpreter has not said which version it has.
+std::string WhyNoVersion(const Run& run) {
+  if (run.end.empty()) return "it has not answered for " + Number(kPatience.count()) + " s";
+  const std::string said = LastLineOf(run.errors);
+  return run.end + (said.empty() ? "" : ": " + said);
 }
 
 }  // namespace
 
 FoundVllm FindVllm(const std::string& python) {
   FoundVllm found{.python = PythonOf(python), .version = ""};
-  std::string text;
+  Run run;
   try {
-    text = OutputOf({found.python, "-c", kVersionScript});
+    run = RunOf({found.python, "-c", kVersionScript});
   } catch (const Error& error) {
     throw std::runtime_error(found.python + " cannot be run: " + error.value());
   }
-  std::istringstream(text) >> found.version;
+  std::istringstream(run.output) >> found.version;
   const std::string known(link::vllm::kKnownVersions);
-  if (found.version.empty() || found.version == "none") {
+  if (run.end != "exit status 0" || found.version.empty()) {
+    throw std::runtime_error(found.python +
+                             " does not say which vLLM it has: " + WhyNoVersion(run));
+  }
+  if (found.version == "none") {
     throw std::runtime_error(found.python +
                              " has no vLLM: --python names an interpreter with vLLM " + known);
   }
-  if (!link::vllm::IsKnownVersion(found.version)) {
+  if (link::vllm::FitOf(found.version) == link::vllm::VersionFit::kOther) {
     throw std::runtime_error("vLLM " + found.version + " of " + found.python +
                              " speaks other messages: Sluice takes " + known +
                              ", and --python names another interpreter");

@@ -9,4 +9,7 @@ namespace sluice::cli {
 // missing, and how to get it.
 std::string ModelFolder(const std::string& model, const std::string& revision = {});
 
+// Whether its config.json has a number of experts: several ranks compute these together.
+bool HasExperts(const std::string& folder);
+
 }  // namespace sluice::cli

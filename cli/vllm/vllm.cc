@@ -1,15 +1,11 @@
 #include "cli/vllm/vllm.h"
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <stdexcept>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "cli/flags/choices.h"
@@ -19,9 +15,11 @@
 #include "cli/text.h"
 #include "cli/usage_error.h"
 #include "cli/vllm/find_vllm.h"
+#include "cli/vllm/held_port.h"
 #include "cli/vllm/model_folder.h"
 #include "cli/vllm/vllm_flags.h"
-#include "link/file_descriptor.h"
+#include "link/vllm/handshake.h"
+#include "link/vllm/vllm_endpoint.h"
 
 namespace sluice::cli {
 namespace {
@@ -29,6 +27,7 @@ namespace {
 constexpr const char* kVllmKeyVariable = "VLLM_API_KEY";
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr uint16_t kVllmPort = 8000;
+constexpr int32_t kUsualLogprobs = 20;
 // A model of hundreds of gigabytes from a slow disk; an engine that has ended is seen at once.
 constexpr std::chrono::hours kStartTime{2};
 
@@ -37,25 +36,12 @@ struct VllmOptions {
   std::string model;
   std::string revision;
   std::string python;
-  std::vector<std::string> engine_words;
-  int32_t servers = 1;
+  std::string reasoning_parser;  // of the engine
+  EngineLine engine;
+  int32_t ranks = 1;
+  int32_t max_logprobs = kUsualLogprobs;
   bool has_tool_choice = false;
 };
-
-// Where the engine looks for this server.
-uint16_t FreePort() {
-  const link::FileDescriptor probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  ::inet_pton(AF_INET, kLoopback, &address.sin_addr);
-  socklen_t size = sizeof address;
-  auto* const its = reinterpret_cast<sockaddr*>(&address);
-  if (!probe.IsOpen() || ::bind(probe.get(), its, size) != 0 ||
-      ::getsockname(probe.get(), its, &size) != 0) {
-    throw std::system_error(errno, std::generic_category(), "a port for the engine");
-  }
-  return ntohs(address.sin_port);
-}
 
 void AddNameFlags(CLI::App& command, VllmOptions& options) {
   command
@@ -87,10 +73,11 @@ void AddServerFlagsOfVllm(CLI::App& command, VllmOptions& options) {
   command
       .add_option_function<std::string>(
           "--reasoning-parser",
-          [&server](const std::string& name) {
+          [&options, &server](const std::string& name) {
             server.reasoning_format = ReasoningFormatOfParser(name);
+            options.reasoning_parser = ReasoningParserOfEngine(name);
           },
-          "--reasoning-format by vLLM's name of it")
+          "--reasoning-format by vLLM's name of it; the engine gets it too, for budgets")
       ->type_name("PARSER");
   command
       .add_option_function<std::string>(
@@ -102,10 +89,47 @@ void AddServerFlagsOfVllm(CLI::App& command, VllmOptions& options) {
           },
           "--cors-origin, one or a list in JSON")
       ->type_name("JSON");
+  command
+      .add_option_function<int64_t>(
+          "--sse-keep-alive-interval",
+          [&server](int64_t seconds) {
+            if (seconds > 0) server.keep_alive = std::chrono::seconds(seconds);
+          },
+          "seconds of silence in a stream before a comment; without it, and with 0, 15")
+      ->type_name("INT")
+      ->check(CLI::Range(0, 86400));
+  command.add_option("--uds", server.unix_socket, "--unix-socket by vLLM's name of it")
+      ->type_name("PATH")
+      ->excludes("--unix-socket");
   command.add_flag("--enable-auto-tool-choice", options.has_tool_choice,
                    "no effect: it is always on");
-  command.add_option("--api-server-count", options.servers, "no effect: one process is enough")
-      ->type_name("INT");
+  AddThreadsFlag(command, server);
+  command.add_option("--api-server-count", server.threads, "--threads by vLLM's name of it")
+      ->type_name("INT")
+      ->check(CLI::Range(1, 256))
+      ->excludes("--threads");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--lora-modules",
+          [&server](const std::vector<std::string>& modules) {
+            for (const std::string& text : modules) server.adapters.push_back(AdapterOf(text));
+          },
+          "adapters as NAME=PATH, each a name of a model in requests; the engine gets "
+          "--enable-lora")
+      ->type_name("ADAPTER");
+  command
+      .add_option("--max-logprobs", options.max_logprobs,
+                  "log-probabilities of a token that requests may have; -1: of all tokens")
+      ->type_name("INT")
+      ->check(CLI::Range(-1, INT32_MAX))
+      ->capture_default_str();
+  command
+      .add_option(
+          "--data-parallel-size", options.ranks,
+          "start so many engines, each with the whole model; a request goes to the one with "
+          "the fewest")
+      ->type_name("INT")
+      ->check(CLI::Range(1, link::kMostVllmRanks));
 }
 
 void RunVllm(VllmOptions options) {
@@ -113,18 +137,46 @@ void RunVllm(VllmOptions options) {
   ServerOptions& server = serve.server;
   serve.setup.source.directory = ModelFolder(options.model, options.revision);
   if (server.model_names.empty()) server.model_names = {options.model};
+  for (const std::string& note : options.engine.notes) std::cerr << "sluice: " + note + "\n";
+  if (options.ranks > 1 && HasExperts(serve.setup.source.directory)) {
+    throw std::runtime_error(
+        "--data-parallel-size " + Number(options.ranks) + " is not taken for " + options.model +
+        ": the ranks of a model with experts compute together, and Sluice has no coordinator for "
+        "that; --tensor-parallel-size spreads it over GPUs");
+  }
   const FoundVllm found = FindVllm(options.python);
-  const std::string port = Number(FreePort());
+  const HeldPort held(kLoopback);  // where the engine looks for this server
+  const std::string port = Number(held.number());
   server.engines = {"vllm+tcp://" + std::string(kLoopback) + ":" + port};
+  if (options.ranks > 1 || options.max_logprobs != kUsualLogprobs) {
+    server.engines[0] +=
+        "?ranks=" + Number(options.ranks) + "&max_logprobs=" + Number(options.max_logprobs);
+  }
   server.start_timeout = kStartTime;
   std::vector<std::string>& command = serve.vllm_command;
   command = {found.python,  "-m",         "vllm.entrypoints.cli.main", "serve",
              options.model, "--headless", "--data-parallel-rpc-port",  port};
   if (!options.revision.empty()) command.insert(command.end(), {"--revision", options.revision});
-  command.insert(command.end(), options.engine_words.begin(), options.engine_words.end());
+  if (options.max_logprobs != kUsualLogprobs) {
+    command.insert(command.end(), {"--max-logprobs", Number(options.max_logprobs)});
+  }
+  if (!server.adapters.empty()) command.emplace_back("--enable-lora");
+  if (options.ranks > 1) {
+    command.insert(command.end(), {"--data-parallel-size", Number(options.ranks),
+                                   "--data-parallel-address", kLoopback});
+  }
+  if (!options.reasoning_parser.empty()) {
+    command.insert(command.end(), {"--reasoning-parser", options.reasoning_parser});
+  }
+  command.insert(command.end(), options.engine.words.begin(), options.engine.words.end());
   // With one rank vLLM takes the address from the variable alone.
   ::setenv("VLLM_DP_MASTER_IP", kLoopback, 1);
   std::cerr << "sluice: starts vLLM " + found.version + " of " + found.python + "\n";
+  if (link::vllm::FitOf(found.version) == link::vllm::VersionFit::kNewer) {
+    std::cerr << "sluice: vLLM " + found.version + " is newer than those that are known, " +
+                     std::string(link::vllm::kKnownVersions) +
+                     ": it may end at a request that it reads otherwise\n";
+  }
   RunServe(serve, std::cout);
 }
 
@@ -155,7 +207,7 @@ void AddVllm(CLI::App& app, std::function<void()>& action) {
           "missing MODEL: give the folder of a model, or its name, before all flags\n"
           "See sluice vllm --help");
     }
-    options->engine_words = EngineWords(*command, command->remaining());
+    options->engine = EngineWords(*command, command->remaining());
     TakeKeyVariable(*command, kVllmKeyVariable);
     // That of sluice serve requires a key here as well.
     if (const char* const key = std::getenv(kKeyVariable); key != nullptr) {

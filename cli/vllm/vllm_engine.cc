@@ -78,7 +78,7 @@ std::string WholeSeconds(milliseconds time) { return Number(time.count() / 1000)
 }  // namespace
 
 VllmEngine::VllmEngine(VllmEngineOptions options)
-    : options_(std::move(options)), stopped_(::eventfd(0, EFD_CLOEXEC)), begin_(Clock::now()) {
+    : options_(std::move(options)), stopped_(::eventfd(0, EFD_CLOEXEC)) {
   if (!stopped_.IsOpen()) throw std::system_error(errno, std::generic_category(), "eventfd");
   thread_ = std::jthread([this] { Watch(); });
 }
@@ -91,12 +91,18 @@ VllmEngine::~VllmEngine() {
 
 void VllmEngine::SetReady() {
   const std::lock_guard lock(mutex_);
-  is_ready_ = true;
+  was_ready_ = true;
+  if (!ready_at_.has_value()) ready_at_ = Clock::now();
 }
 
-bool VllmEngine::IsReady() const {
+std::optional<Clock::time_point> VllmEngine::ReadyAt() const {
   const std::lock_guard lock(mutex_);
-  return is_ready_;
+  return ready_at_;
+}
+
+bool VllmEngine::WasReady() const {
+  const std::lock_guard lock(mutex_);
+  return was_ready_;
 }
 
 std::string VllmEngine::Failure() const {
@@ -144,11 +150,13 @@ void VllmEngine::Watch() {
   while (true) {
     const std::string end = LiveOnce();
     if (end.empty()) return;
-    if (Clock::now() - begin_ >= options_.settled) {
+    // A load that takes long and then fails does not count as a life.
+    const std::optional<Clock::time_point> ready_at = ReadyAt();
+    if (ready_at.has_value() && Clock::now() - *ready_at >= options_.settled) {
       ends = 0;
       delay = milliseconds(0);
     }
-    if (!IsReady()) return GiveUp(end);
+    if (!WasReady()) return GiveUp(end);
     if (++ends >= options_.most_ends) {
       return GiveUp(end + ", after " + Number(ends - 1) + " restarts");
     }
@@ -160,7 +168,6 @@ void VllmEngine::Watch() {
 }
 
 std::string VllmEngine::LiveOnce() {
-  begin_ = Clock::now();
   try {
     // Its first process ends the others itself where it is not killed.
     link::ChildProcess child = link::StartChild(options_.command, SIGTERM);
@@ -168,6 +175,7 @@ std::string VllmEngine::LiveOnce() {
       const std::lock_guard lock(mutex_);
       pid_ = child.pid;
       ++starts_;
+      ready_at_.reset();
     }
     return PassOn(child);
   } catch (const std::exception& error) {
@@ -182,7 +190,8 @@ std::string VllmEngine::PassOn(link::ChildProcess& child) {
                                   {child.pidfd.get(), POLLIN, 0},
                                   {child.output.get(), POLLIN, 0},
                                   {child.errors.get(), POLLIN, 0}}};
-  Clock::time_point report_at = begin_ + options_.report_every;
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point report_at = begin + options_.report_every;
   Clock::time_point kill_at = Clock::time_point::max();
   bool has_ended = false;
   while (!has_ended && Clock::now() < kill_at) {
@@ -195,10 +204,10 @@ std::string VllmEngine::PassOn(link::ChildProcess& child) {
       kill_at = Clock::now() + options_.mercy;
       ::syscall(SYS_pidfd_send_signal, child.pidfd.get(), SIGTERM, nullptr, 0);
     }
-    if (Clock::now() >= report_at && !IsReady() && files[0].fd >= 0) {
+    if (Clock::now() >= report_at && !ReadyAt().has_value() && files[0].fd >= 0) {
       report_at += options_.report_every;
       Log("the engine of vLLM is loading: " +
-          WholeSeconds(std::chrono::duration_cast<milliseconds>(Clock::now() - begin_)));
+          WholeSeconds(std::chrono::duration_cast<milliseconds>(Clock::now() - begin)));
     }
   }
   if (has_ended) {

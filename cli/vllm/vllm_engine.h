@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -20,8 +21,8 @@ struct VllmEngineOptions {
   std::chrono::milliseconds report_every{10'000};  // that it is loading
   std::chrono::milliseconds mercy{20'000};         // from the signal to end until it is killed
   // The first start after an end comes at once, the next ones wait for `delay`, twice that, and so
-  // on up to `longest_delay`; from the beginning again after a life of `settled`. After `most_ends`
-  // that follow each other it stays as it is.
+  // on up to `longest_delay`; from the beginning again where it answered for `settled`. After
+  // `most_ends` that follow each other it stays as it is.
   std::chrono::milliseconds delay{1'000};
   std::chrono::milliseconds longest_delay{60'000};
   std::chrono::milliseconds settled{300'000};
@@ -41,7 +42,8 @@ class VllmEngine {
   VllmEngine(const VllmEngine&) = delete;
   VllmEngine& operator=(const VllmEngine&) = delete;
 
-  // It answers: from now on an end is one to start it again after. Before that it is final.
+  // The process that runs answers. From the first time on, an end is one to start it again after;
+  // before that it is final.
   void SetReady();
   // Why it was given up; empty: it was not.
   std::string Failure() const;
@@ -55,7 +57,8 @@ class VllmEngine {
   std::string PassOn(link::ChildProcess& child);
   void Log(const std::string& line) const;
   bool Wait(std::chrono::milliseconds time) const;
-  bool IsReady() const;
+  std::optional<std::chrono::steady_clock::time_point> ReadyAt() const;
+  bool WasReady() const;
   void GiveUp(const std::string& why);
 
   const VllmEngineOptions options_;
@@ -64,9 +67,9 @@ class VllmEngine {
   std::string failure_;
   int pid_ = -1;
   int32_t starts_ = 0;
-  bool is_ready_ = false;
-  std::chrono::steady_clock::time_point begin_;  // of this life
-  std::jthread thread_;                          // last: it uses what stands above
+  bool was_ready_ = false;
+  std::optional<std::chrono::steady_clock::time_point> ready_at_;  // of this life
+  std::jthread thread_;  // last: it uses what stands above
 };
 
 }  // namespace sluice::cli

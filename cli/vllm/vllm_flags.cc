@@ -6,6 +6,7 @@
 #include <span>
 
 #include "cli/usage_error.h"
+#include "cli/vllm/frontend_flags.h"
 #include "sluice/reasoning.hpp"
 #include "sluice/tool_calls.hpp"
 
@@ -27,54 +28,9 @@ constexpr Parser kReasoningParsers[] = {{"deepseek_r1", "deepseek"}, {"deepseek_
                                         {"granite", "deepseek"},     {"seed_oss", "seed"},
                                         {"openai_gptoss", "harmony"}};
 
-struct Refused {
-  std::string_view flag;
-  std::string_view instead;
-};
-
-constexpr std::string_view kTls = "Sluice has no TLS: let a proxy have the certificate";
-constexpr std::string_view kOwn = "sluice vllm gives the engine this flag itself";
-constexpr std::string_view kRequests = "Sluice has no such default: requests say it";
-constexpr std::string_view kRanks =
-    "start an engine for each rank yourself, and sluice serve with an --engine for each";
-constexpr Refused kRefused[] = {
-    {"--headless", kOwn},
-    {"--data-parallel-rpc-port", kOwn},
-    {"--data-parallel-address", kOwn},
-    {"--data-parallel-rank", kRanks},
-    {"--data-parallel-external-lb", kRanks},
-    {"--data-parallel-hybrid-lb", kRanks},
-    {"--data-parallel-size", kRanks},
-    {"--data-parallel-size-local", kRanks},
-    {"-dp", kRanks},
-    {"-dpn", kRanks},
-    {"-dpr", kRanks},
-    {"-dpl", kRanks},
-    {"-dpa", kOwn},
-    {"-dpp", kOwn},
-    {"-dpe", kRanks},
-    {"-dph", kRanks},
-    {"--config", "write its flags here: some are the server's, which does not read the file"},
-    {"--lora-modules", "Sluice serves no adapters"},
-    {"--uds", "--unix-socket takes the path"},
-    {"--ssl-keyfile", kTls},
-    {"--ssl-certfile", kTls},
-    {"--ssl-ca-certs", kTls},
-    {"--ssl-cert-reqs", kTls},
-    {"--root-path", "let the proxy remove the path"},
-    {"--middleware", "Sluice loads no Python"},
-    {"--tool-parser-plugin", "Sluice loads no Python: --tool-format names a form that it reads"},
-    {"--reasoning-parser-plugin",
-     "Sluice loads no Python: --reasoning-format names a form that it reads"},
-    {"--tool-server", "Sluice calls no tools itself"},
-    {"--grpc-port", "Sluice speaks HTTP alone"},
-    {"--tokens-only", "Sluice has no server of tokens alone"},
-    {"--tokenizer", "the folder of the model has the tokenizer"},
-    {"--override-generation-config", kRequests},
-    {"--default-chat-template-kwargs", kRequests},
-    {"--return-tokens-as-token-ids", kRequests},
-    {"--enable-force-include-usage", "requests say it, with stream_options"},
-    {"--response-role", "answers have the role assistant"}};
+// Where vLLM has no parser of the name, the one that reads the same form.
+constexpr Parser kParsersOfFormats[] = {
+    {"deepseek_r1", "deepseek"}, {"seed_oss", "seed"}, {"openai_gptoss", "harmony"}};
 
 std::string Known(std::span<const std::string_view> names) {
   std::string text;
@@ -93,11 +49,6 @@ std::string FormatOf(std::string_view flag, std::string_view format_flag, const 
                    std::string(format_flag) + " names one of " + Known(formats));
 }
 
-const Refused* FindRefused(std::string_view flag) {
-  const auto found = std::ranges::find(kRefused, flag, &Refused::flag);
-  return found == std::end(kRefused) ? nullptr : &*found;
-}
-
 // vLLM takes the beginning of a flag for it, so that a key or what is refused could go to the
 // engine.
 void RefuseBeginning(const CLI::App& command, std::string_view flag) {
@@ -111,7 +62,9 @@ void RefuseBeginning(const CLI::App& command, std::string_view flag) {
                      " in full, where that is meant");
   };
   check("--api-key");
-  for (const Refused& refused : kRefused) check(refused.flag);
+  for (const FrontendFlag& its : FrontendFlags()) {
+    if (its.fate == FlagFate::kRefused) check(its.name);
+  }
 }
 
 }  // namespace
@@ -123,6 +76,15 @@ std::string ToolFormatOfParser(const std::string& parser) {
 std::string ReasoningFormatOfParser(const std::string& parser) {
   return FormatOf("--reasoning-parser", "--reasoning-format", parser, kReasoningParsers,
                   ReasoningFormatNames());
+}
+
+LoraAdapter AdapterOf(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (text.starts_with('{') || equals == std::string::npos || equals == 0 ||
+      equals + 1 == text.size()) {
+    throw UsageError("--lora-modules " + text + ": write NAME=PATH");
+  }
+  return {.name = text.substr(0, equals), .path = text.substr(equals + 1)};
 }
 
 std::vector<std::string> OriginsOf(const std::string& text) {
@@ -138,14 +100,32 @@ std::vector<std::string> OriginsOf(const std::string& text) {
   return origins;
 }
 
-std::vector<std::string> EngineWords(const CLI::App& command,
-                                     const std::vector<std::string>& left) {
-  for (const std::string& word : left) {
+std::string ReasoningParserOfEngine(const std::string& parser) {
+  const auto found = std::ranges::find(kParsersOfFormats, parser, &Parser::format);
+  if (found != std::end(kParsersOfFormats)) return std::string(found->name);
+  return parser == "none" ? std::string() : parser;
+}
+
+EngineLine EngineWords(const CLI::App& command, const std::vector<std::string>& left) {
+  EngineLine line;
+  line.words = left;
+  for (size_t i = 0; i < left.size(); ++i) {
+    const std::string& word = left[i];
     if (!word.starts_with('-')) continue;
     std::string flag = word.substr(0, word.find_first_of("=."));  // vLLM's --flag.key=value
     std::ranges::replace(flag, '_', '-');
-    if (const Refused* const refused = FindRefused(flag)) {
-      throw UsageError(flag + " is not taken: " + std::string(refused->instead));
+    if (const FrontendFlag* const its = FindFrontendFlag(flag)) {
+      const size_t end = word.find('=');
+      const std::string value = end != std::string::npos ? word.substr(end + 1)
+                                : i + 1 < left.size()    ? left[i + 1]
+                                                         : std::string();
+      if (!its->usual.empty() && value == its->usual) continue;
+      if (its->fate == FlagFate::kRefused) {
+        throw UsageError(flag + " is not taken: " + std::string(its->note));
+      }
+      if (its->fate == FlagFate::kNoEffect) {
+        line.notes.push_back(flag + " has no effect: " + std::string(its->note));
+      }
     }
     RefuseBeginning(command, flag);
     // Most of all a key that would require none.
@@ -153,7 +133,7 @@ std::vector<std::string> EngineWords(const CLI::App& command,
       throw UsageError(word.substr(0, word.find('=')) + " is written " + flag + " here");
     }
   }
-  return left;
+  return line;
 }
 
 }  // namespace sluice::cli

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sluice/client.hpp"
+
 namespace CLI {  // NOLINT(readability-identifier-naming): as CLI11 has it
 class App;
 }
@@ -17,11 +19,20 @@ namespace sluice::cli {
 std::string ToolFormatOfParser(const std::string& parser);
 std::string ReasoningFormatOfParser(const std::string& parser);
 
+// --lora-modules: NAME=PATH.
+LoraAdapter AdapterOf(const std::string& text);
+
 // --allowed-origins: one, or a list in JSON.
 std::vector<std::string> OriginsOf(const std::string& text);
 
-// The words of a command line that the engine gets. Throws for flags of a server that Sluice does
-// not have, as answers would be others without a word, and for its own in another spelling.
-std::vector<std::string> EngineWords(const CLI::App& command, const std::vector<std::string>& left);
+// vLLM's name of the parser that the engine gets, where this is a name there or here; empty: none.
+std::string ReasoningParserOfEngine(const std::string& parser);
+
+struct EngineLine {
+  std::vector<std::string> words;  // that the engine gets
+  std::vector<std::string> notes;  // flags of a server that have no effect
+};
+// Throws for flags of a server that Sluice does not have, and for its own in another spelling.
+EngineLine EngineWords(const CLI::App& command, const std::vector<std::string>& left);
 
 }  // namespace sluice::cli

@@ -43,8 +43,9 @@ struct ClientRequest {
   // whatever ignores_end and min_tokens are.
   std::optional<OutputGrammar> grammar = {};
   std::optional<ThinkingBudget> thinking = {};  // as EngineRequest has it
-  uint64_t group = 0;                           // these two as EngineRequest has them
+  uint64_t group = 0;                           // these three as EngineRequest has them
   int32_t priority = 0;
+  EngineExtras extras = {};
   bool ignores_end = false;  // the model's end tokens do not end it
   OutputMode mode = OutputMode::kDelta;
   // An output for every so many tokens; the first and the last come at once.
@@ -199,6 +200,15 @@ struct LocalClientOptions {
 std::unique_ptr<Client> MakeLocalClient(Engine& engine, EngineInfo info, Tokenizer tokenizer,
                                         const LocalClientOptions& options = {});
 
+struct LoraAdapter {
+  std::string name;
+  std::string path;
+};
+
+class VllmPorts;
+// For so many clients.
+std::shared_ptr<VllmPorts> MakeVllmPorts(int32_t clients);
+
 struct RemoteClientOptions {
   StopAt stop_at = StopAt::kEngine;  // as above
   RequestObserver observer = {};
@@ -217,11 +227,19 @@ struct RemoteClientOptions {
   std::chrono::milliseconds last_outputs{200};
   // Called in ConnectClient and Poll, when there is something new to say.
   EngineObserver engine_observer = {};
+  // Of several clients before the same engines of vLLM, as threads of one process are: they share
+  // the ports, and each has a number below theirs. The first one is connected before the others,
+  // and polled as long as they are. Null: it is the only one.
+  std::shared_ptr<VllmPorts> vllm_ports = {};
+  int32_t vllm_client = 0;
+  std::vector<LoraAdapter> adapters = {};  // that engines of vLLM load from their own disk
 };
 
 // "vllm+tcp://ADDRESS:PORT": where this client waits for an engine of vLLM, which is started with
-// the address and connects by itself. Only one client can wait there. docs/plugins/vllm-engine.md
-// has what such an engine does not take, and refuses with kInvalidValue in Submit.
+// the address and connects by itself; with "?ranks=N" after it for N of them, which are started as
+// one, and "?max_logprobs=N" where they take other numbers than up to 20. Only one client can wait
+// there, or several with VllmPorts. docs/plugins/vllm-engine.md has what such an engine does not
+// take, and refuses with kInvalidValue in Submit.
 bool IsVllmEndpoint(std::string_view endpoint);
 
 // Waits until every engine has been ready; throws Error with kUnavailable naming the one that was

@@ -59,6 +59,14 @@ struct OutputGrammar {
   friend bool operator==(const OutputGrammar&, const OutputGrammar&) = default;
 };
 
+// What engines of vLLM alone take.
+struct EngineExtras {
+  std::string cache_salt = {};  // a cache of prefixes serves requests with the same one alone
+  std::string adapter = {};     // of LoRA, by its name; empty: the model itself
+
+  friend bool operator==(const EngineExtras&, const EngineExtras&) = default;
+};
+
 // Complete: the parameters have a seed, and the model's end tokens are among the stop tokens, if
 // they shall end the output. So the same request gives the same output again. An engine takes no
 // more entries of logit_bias and allowed_token_ids than the vocabulary has ids; 1024 stop tokens,
@@ -83,6 +91,7 @@ struct EngineRequest {
   // lower priority comes first.
   uint64_t group = 0;
   int32_t priority = 0;
+  EngineExtras extras = {};
 
   friend bool operator==(const EngineRequest&, const EngineRequest&) = default;
 };
@@ -128,6 +137,7 @@ struct EngineInfo {
   std::vector<int32_t> end_tokens = {};
   bool has_text = false;      // kEngine may look for stops
   bool has_grammars = false;  // requests may have a grammar
+  bool has_extras = false;    // and EngineExtras
   Limits limits = {};
   // The largest frame from a frontend: a request that exceeds it is refused there.
   int64_t max_frame_bytes = int64_t{8} << 20;

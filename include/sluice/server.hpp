@@ -61,6 +61,8 @@ struct ServerOptions {
 
   // Names that requests may give the model; answers have the first one. Empty: the engine's.
   std::vector<std::string> model_names = {};
+  // Of engines of vLLM: each is a name in addition, which answers repeat.
+  std::vector<LoraAdapter> adapters = {};
   int32_t threads = 1;
   // For prompts that are long; all threads share them. The longest ones leave one of several free.
   int32_t encode_threads = 2;
@@ -95,6 +97,8 @@ struct ServerOptions {
   std::function<void(std::string_view line)> access_log = {};
   // Called from any thread, a few times a second at most.
   std::function<void(std::string_view line)> log = {};
+  // Called when the health of an engine changes, or its reason; must not wait.
+  EngineObserver engine_observer = {};
 };
 
 class Server {

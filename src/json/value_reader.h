@@ -42,6 +42,16 @@ T Get(simdjson::simdjson_result<T> result) {
   return value;
 }
 
+// The name of a field. From simdjson 3.2 on its method takes whether wrong UTF-16 may be replaced.
+template <typename Field>
+std::string_view NameOf(Field& field) {
+  if constexpr (requires { field.unescaped_key(); }) {
+    return Get(field.unescaped_key());
+  } else {
+    return Get(field.unescaped_key(false));
+  }
+}
+
 inline std::string_view Trimmed(std::string_view token) {
   const size_t last = token.find_last_not_of(" \t\r\n");
   return token.substr(0, last == std::string_view::npos ? 0 : last + 1);
@@ -111,7 +121,7 @@ class ValueReader {
     Json object = value_;
     for (auto result : Get(object.get_object())) {
       auto field = Get(std::move(result));
-      const std::string name(Get(field.unescaped_key()));
+      const std::string name(NameOf(field));
       use(name, field.value());
     }
   }
@@ -193,7 +203,7 @@ inline void Skip(Json value, int depth) {
     case json_type::object:
       for (auto result : Get(value.get_object())) {
         auto field = Get(std::move(result));
-        Get(field.unescaped_key());
+        NameOf(field);
         Skip(field.value(), depth + 1);
       }
       return;
@@ -234,7 +244,7 @@ void ForEachFieldOf(std::string_view json, Use use) {
   }
   for (auto result : Get(document.get_object())) {
     auto field = Get(std::move(result));
-    const std::string name(Get(field.unescaped_key()));
+    const std::string name(NameOf(field));
     use(name, field.value());
   }
   if (document.current_location().error() == simdjson::SUCCESS) {

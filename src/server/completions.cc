@@ -30,6 +30,7 @@ class Completions::Impl {
                       .preparation = std::make_shared<const PreparationSettings>(
                           PreparationSettings{.text = text,
                                               .model_names = settings.model_names,
+                                              .adapters = settings.adapters,
                                               .limits = settings.limits,
                                               .formats = settings.formats})})),
         pool_(pool),

@@ -52,7 +52,8 @@ struct CompletionCounters {
 };
 
 struct CompletionSettings {
-  std::vector<std::string> model_names;  // answers have the first one; requests may give each
+  std::vector<std::string> model_names;    // answers have the first one; requests may give each
+  std::vector<std::string> adapters = {};  // of these names
   RequestLimits limits = {};
   ModelFormats formats = {};
   int32_t max_requests = 4096;               // of this loop

@@ -81,10 +81,15 @@ std::vector<std::string> SpecialTexts(const Tokenizer& tokenizer) {
 
 CompletionSettings SettingsOf(const ServerState& state) {
   RequestLimits limits{.refuses_unknown = state.options.refuses_unknown_fields};
+  // An engine that was started for more lists them.
+  limits.logprobs = std::max(limits.logprobs, state.info.max_logprobs);
   if (state.options.refuses_special_tokens) {
     limits.refused_texts = SpecialTexts(state.text.tokenizer());
   }
+  std::vector<std::string> adapters;
+  for (const LoraAdapter& adapter : state.options.adapters) adapters.push_back(adapter.name);
   return {.model_names = state.model_names,
+          .adapters = std::move(adapters),
           .limits = std::move(limits),
           .formats = FormatsOf(state.text, state.options.tool_format,
                                state.options.reasoning_format, state.options.reasoning_budget),

@@ -23,6 +23,7 @@ constexpr RouteRow kRoutes[] = {
     {Route::kHealth, "/health", "/health", false, false},
     {Route::kReady, "/ready", "/ready", false, false},
     {Route::kVersion, "/version", "/version", false, false},
+    {Route::kLoad, "/load", "/load", false, false},
     {Route::kMetrics, "/metrics", "/metrics", false, false},
     {Route::kNone, "", "other", false, false},
 };

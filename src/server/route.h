@@ -24,6 +24,7 @@ enum class Route : uint8_t {
   kHealth,
   kReady,
   kVersion,
+  kLoad,
   kMetrics,
   kNone,  // what is at none of them
 };

@@ -270,6 +270,10 @@ std::unique_ptr<Answer> Routes::Dispatch(const RouteRow& row, Exchange& exchange
     case Route::kVersion:
       exchange.Respond({.body = "{\"version\":\"" + std::string(kVersionString) + "\"}"});
       return nullptr;
+    case Route::kLoad:  // as vLLM's server has it
+      exchange.Respond(
+          {.body = "{\"server_load\":" + std::to_string(state_.admission.in_flight()) + "}"});
+      return nullptr;
     case Route::kNone:
       break;
   }

@@ -36,14 +36,20 @@ class Server::Impl {
  public:
   Impl(const ModelText& text, const ServerOptions& options)
       : state_(text, Checked(options)), pool_(std::in_place, options.encode_threads) {
+    if (std::ranges::any_of(options.engines, IsVllmEndpoint)) {
+      vllm_ports_ = MakeVllmPorts(options.threads);
+    }
     std::vector<std::unique_ptr<Client>> clients;
-    for (int32_t i = 0; i < options.threads; ++i) clients.push_back(Connect(text, i == 0));
+    for (int32_t i = 0; i < options.threads; ++i) clients.push_back(Connect(text, i));
     state_.info = clients[0]->info();
     state_.model_names = options.model_names;
     if (state_.model_names.empty()) {
       const std::string& name = state_.info.model;
       const bool has_name = !name.empty() && text::IsUtf8(name);
       state_.model_names.push_back(has_name ? name : std::string(kModelWithoutName));
+    }
+    for (const LoraAdapter& adapter : options.adapters) {
+      state_.model_names.push_back(adapter.name);
     }
     state_.created = std::time(nullptr);
     const server::ListenAddress address = {
@@ -74,10 +80,10 @@ class Server::Impl {
     return options;
   }
   // One of the clients is enough to report what becomes of the engines.
-  std::unique_ptr<Client> Connect(const ModelText& text, bool tells) {
+  std::unique_ptr<Client> Connect(const ModelText& text, int32_t thread) {
     const ServerOptions& options = state_.options;
     EngineObserver observer;
-    if (tells) observer = [this](const EngineState& state) { SayState(state); };
+    if (thread == 0) observer = [this](const EngineState& state) { SayState(state); };
     return ConnectClient(options.engines, text.tokenizer(),
                          {.stop_at = options.stop_at,
                           .connect_timeout = options.connect_timeout,
@@ -86,12 +92,16 @@ class Server::Impl {
                           .stop = options.stop,
                           .end_tokens = {text.end_tokens().begin(), text.end_tokens().end()},
                           .vocab = text.vocab(),
-                          .engine_observer = std::move(observer)});
+                          .engine_observer = std::move(observer),
+                          .vllm_ports = vllm_ports_,
+                          .vllm_client = thread,
+                          .adapters = options.adapters});
   }
   // Logs changes of an engine's health, except the wait for its first connection and that
   // connection. A vLLM engine that gives a reason is always logged, because it may take minutes to
   // start or have another version.
   void SayState(const EngineState& state) {
+    if (state_.options.engine_observer) state_.options.engine_observer(state);
     const bool has_cause = IsVllmEndpoint(state.endpoint) && !state.reason.empty();
     const bool is_news = has_cause || known_.contains(state.endpoint);
     if (is_news || state.health == EngineHealth::kReady) known_.insert(state.endpoint);
@@ -107,6 +117,7 @@ class Server::Impl {
   }
 
   server::ServerState state_;
+  std::shared_ptr<VllmPorts> vllm_ports_;
   std::set<std::string> known_;  // endpoints of engines that were ready or spoken of
   std::optional<server::EncodePool> pool_;
   std::vector<std::unique_ptr<Loop>> loops_;

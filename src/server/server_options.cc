@@ -73,10 +73,6 @@ void CheckServerOptions(const ServerOptions& options) {
   CheckTime("start_timeout", options.start_timeout, 0);
   CheckTime("stall_timeout", options.stall_timeout, 1);
   CheckInRange("threads", options.threads, 1, 1024);
-  if (options.threads > 1 && std::ranges::any_of(options.engines, IsVllmEndpoint)) {
-    ThrowInvalid("threads", ToText(int64_t{options.threads}),
-                 "1 with an engine of vLLM, which has one frontend");
-  }
   CheckInRange("encode_threads", options.encode_threads, 1, 1024);
   CheckInRange("max_requests", options.max_requests, 1, INT32_MAX);
   CheckInRange("max_requests_per_key", options.max_requests_per_key, 0, INT32_MAX);

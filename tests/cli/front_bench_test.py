@@ -15,6 +15,7 @@ from pathlib import Path
 SLUICE, ROOT = str(Path(sys.argv.pop(1)).resolve()), Path(sys.argv.pop(1)).resolve()
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests/cli")]
 import front_compare  # noqa: E402
+import front_shapes  # noqa: E402
 import served  # noqa: E402
 
 SERVE = f"{SLUICE} serve --model {{model}} --name m --port {{port}} --quiet"
@@ -67,6 +68,24 @@ class Fronts(unittest.TestCase):
                 self.assertGreater(row["itl_p50_ms"], 0)
             self.assertEqual([start["why_not"] for start in found["starts"]], [None] * 3)
             self.assertIn("| tiny | 2 | 3 | Sluice | 2 |", done.stdout)
+
+    def test_a_load_may_have_log_probabilities_of_its_own(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done, found = run(folder, "--streams", "1,2,2:20", "--repetitions", "1", "--front",
+                              "sluice")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual([(row["streams"], row["logprobs"]) for row in found["rows"]],
+                             [(1, 0), (2, 0), (2, 20)])
+
+    def test_shapes_are_models_that_sluice_reads(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for shape, width in (("0.1b", 1024), ("1b", 2048), ("8b", 4096)):
+                its = front_shapes.write(shape, Path(folder, shape))
+                config = json.loads(Path(its, "config.json").read_text())
+                self.assertEqual((config["hidden_size"], config["vocab_size"]), (width, 8192))
+                said = subprocess.run([SLUICE, "tokenize", its, "It was"],
+                                      capture_output=True, text=True, check=False)
+                self.assertEqual(said.returncode, 0, said.stderr)
 
     def test_a_front_that_does_not_start_leaves_the_others(self):
         with tempfile.TemporaryDirectory() as folder:

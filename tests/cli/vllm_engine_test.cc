@@ -1,17 +1,23 @@
 // An engine of vLLM as a child: what it says, how it ends, and how often it is started again.
 #include "cli/vllm/vllm_engine.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <condition_variable>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "cli/vllm/held_port.h"
 
 namespace sluice::cli {
 namespace {
@@ -91,15 +97,55 @@ TEST_F(VllmEngineTest, ItIsStartedAgainForABoundedNumberOfTimes) {
   EXPECT_EQ(engine.Failure(), "exit status 7, after 2 restarts");
 }
 
-TEST_F(VllmEngineTest, ALongLifeBeginsTheCountAgain) {
+TEST_F(VllmEngineTest, ALifeThatAnsweredForLongBeginsTheCountAgain) {
   VllmEngineOptions options;
   options.delay = options.longest_delay = milliseconds(1);
-  options.settled = milliseconds(0);  // every life is long
+  options.settled = milliseconds(0);  // every life that answers is long
   options.most_ends = 2;
-  VllmEngine& engine = Start("sleep 0.05; exit 7", options);
-  engine.SetReady();
-  First(log_, 4);
+  const std::string go = testing::TempDir() + "/vllm_engine_go_" + std::to_string(::getpid());
+  VllmEngine& engine =
+      Start("echo up; while [ ! -e " + go + ".$$ ]; do sleep 0.02; done; exit 7", options);
+  for (size_t life = 1; life <= 4; ++life) {
+    First(lines_, life);
+    engine.SetReady();
+    const std::string file = go + "." + std::to_string(engine.pid());
+    std::ofstream(file).put('1');
+    EXPECT_EQ(First(log_, life)[life - 1],
+              "the engine of vLLM ended (exit status 7); it is started again");
+    First(lines_, life + 1);  // it has seen the file
+    std::filesystem::remove(file);
+  }
   EXPECT_EQ(engine.Failure(), "");
+}
+
+TEST_F(VllmEngineTest, ALongLoadThatFailsIsNoLife) {
+  VllmEngineOptions options;
+  options.delay = options.longest_delay = milliseconds(1);
+  options.settled = milliseconds(0);  // any time at all
+  options.most_ends = 3;
+  // Each process loads for longer than that, and only the first one answers.
+  VllmEngine& engine = Start("echo up; read line < /dev/null; sleep 0.1; exit 7", options);
+  engine.SetReady();
+  EXPECT_EQ(First(log_, 3)[2], "given up");
+  EXPECT_EQ(engine.starts(), 3);
+}
+
+TEST(HeldPortTest, OnlyASocketThatReusesAddressesGetsIt) {
+  const HeldPort held("127.0.0.1");
+  const auto listens = [&held](bool reuses) {
+    const link::FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(held.number());
+    ::inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+    const int value = reuses ? 1 : 0;
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &value, sizeof value);
+    return ::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+           ::listen(socket.get(), 1) == 0;
+  };
+  EXPECT_FALSE(listens(false));
+  EXPECT_TRUE(listens(true));
+  EXPECT_NE(HeldPort("127.0.0.1").number(), held.number());
 }
 
 TEST_F(VllmEngineTest, TheEndLetsItsFirstProcessEndTheOthersAndKillsWhatIsLeft) {

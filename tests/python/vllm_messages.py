@@ -49,22 +49,23 @@ def tensor_data(tensor):
     return memoryview(array.reshape(-1).view(np.uint8))
 
 
-def sources():
+def sources(version=VERSION):
     """Those of the version that the frontend speaks; none: it is not there."""
-    return next((its for its in peers.sources_of("vllm") if its.version == VERSION), None)
+    return next((its for its in peers.sources_of("vllm") if its.version == version), None)
 
 
 class Messages:
     """`with Messages(sources) as vllm`: its classes as attributes."""
 
     def __init__(self, files):
-        given = {"vllm": {"__version__": VERSION, "envs": ENVIRONMENT},
+        given = {"vllm": {"__version__": files.version, "envs": ENVIRONMENT},
                  "vllm.envs": vars(ENVIRONMENT),
                  "vllm.exceptions": {"VLLMValidationError": ValueError},
                  "vllm.logger": {"init_logger": logging.getLogger},
                  "vllm.utils.torch_utils": {"PIN_MEMORY": False},
                  "vllm.v1.utils": {"tensor_data": tensor_data}}
         self.engine = peers.Engine(files, REAL, given)
+        self.version = files.version
 
     def __enter__(self):
         self.engine.__enter__()

@@ -21,11 +21,8 @@ TEST(Server, RefusesOptionsThatCannotBeByName) {
   };
   EXPECT_EQ(refused([](auto& o) { o.engines.clear(); }), "engines");
   EXPECT_EQ(refused([](auto& o) { o.threads = 0; }), "threads");
-  EXPECT_EQ(refused([](auto& o) {
-              o.engines.emplace_back("vllm+tcp://127.0.0.1:1");
-              o.threads = 2;
-            }),
-            "threads");
+  EXPECT_EQ(refused([](auto& o) { o.engines.emplace_back("vllm+tcp://127.0.0.1:1?ranks=0"); }),
+            "endpoint");
   EXPECT_EQ(refused([](auto& o) { o.encode_threads = 0; }), "encode_threads");
   EXPECT_EQ(refused([](auto& o) { o.max_requests = 0; }), "max_requests");
   EXPECT_EQ(refused([](auto& o) { o.max_requests_per_key = -1; }), "max_requests_per_key");
@@ -299,6 +296,7 @@ TEST(Server, IsFullWithAllThreadsTogether) {
     EXPECT_EQ(refused["retry-after"], "1");
     EXPECT_EQ(ErrorOf(refused).type, "service_unavailable");
     EXPECT_EQ(running.Get("/ready").status, 503);
+    EXPECT_EQ(running.Get("/load").body, R"({"server_load":2})");
     EXPECT_EQ(running.Get("/health").status, 200);
   }
   clients.clear();

@@ -35,6 +35,14 @@ void CheckGrammar(const OutputGrammar& grammar, const EngineInfo& info) {
   if (!info.has_grammars) engine::ThrowNoGrammars(grammar.kind);
 }
 
+void CheckNoExtras(const EngineExtras& extras) {
+  constexpr const char* kOfVllm = "none: only an engine of vLLM takes it";
+  if (!extras.cache_salt.empty()) ThrowInvalid("cache_salt", "a text", kOfVllm);
+  if (!extras.adapter.empty()) {
+    ThrowInvalid("adapter", ToText(std::string_view(extras.adapter)), kOfVllm);
+  }
+}
+
 }  // namespace
 
 EngineRequest CompleteRequest(ClientRequest&& request, const EngineInfo& info, StopAt stop_at) {
@@ -49,6 +57,7 @@ EngineRequest CompleteRequest(ClientRequest&& request, const EngineInfo& info, S
   }
   CheckInRange("max_tokens", request.max_tokens, 0, INT32_MAX);
   if (request.grammar.has_value()) CheckGrammar(*request.grammar, info);
+  if (!info.has_extras) CheckNoExtras(request.extras);
   if (request.thinking.has_value()) engine::CheckThinking(*request.thinking);
   CheckInRange("mode", static_cast<int64_t>(request.mode), 0,
                static_cast<int64_t>(OutputMode::kFinal));
@@ -64,7 +73,8 @@ EngineRequest CompleteRequest(ClientRequest&& request, const EngineInfo& info, S
                          .grammar = std::move(request.grammar),
                          .thinking = request.thinking,
                          .group = request.group,
-                         .priority = request.priority};
+                         .priority = request.priority,
+                         .extras = std::move(request.extras)};
   if (!complete.params.seed.has_value()) complete.params.seed = RandomSeed();
   if (complete.grammar.has_value()) complete.params.min_tokens = 0;
   if (request.ignores_end && !complete.grammar.has_value()) return complete;

@@ -8,6 +8,7 @@
 #include "link/frontend/engine_link.h"
 #include "link/frontend/request_table.h"
 #include "link/vllm/vllm_link.h"
+#include "link/vllm/vllm_ports.h"
 #include "sluice/client.hpp"
 #include "support/check.h"
 
@@ -43,6 +44,7 @@ class RemoteClient final : public Client {
   const ClientCounters& counters() const override { return table_.counters; }
 
  private:
+  void AddVllm(const std::string& endpoint, const RemoteClientOptions& options);
   void AwaitEngines(const RemoteClientOptions& options);
   // The ready engine with the fewest requests that has a place for one more.
   link::EngineConnection& Choose(int32_t& engine);
@@ -55,6 +57,7 @@ class RemoteClient final : public Client {
   RequestObserver observer_;
   EngineObserver engine_observer_;
   zmq::context_t context_;
+  std::shared_ptr<VllmPorts> vllm_ports_;
   link::EventSet events_;
   link::RequestTable table_;
   std::vector<std::unique_ptr<link::EngineConnection>> links_;
@@ -67,6 +70,7 @@ RemoteClient::RemoteClient(std::span<const std::string> endpoints, Tokenizer tok
                            const RemoteClientOptions& options)
     : observer_(options.observer),
       engine_observer_(options.engine_observer),
+      vllm_ports_(options.vllm_ports),
       table_(std::move(tokenizer), options.stop_at) {
   const int most_sockets =
       kSocketsOfEngine * static_cast<int>(std::max<size_t>(endpoints.size(), 64));
@@ -74,16 +78,7 @@ RemoteClient::RemoteClient(std::span<const std::string> endpoints, Tokenizer tok
   const uint64_t tokenizer_hash = TokenizerHash(table_.tokenizer());
   for (const std::string& endpoint : endpoints) {
     if (IsVllmEndpoint(endpoint)) {
-      links_.push_back(std::make_unique<link::VllmLink>(
-          context_,
-          link::VllmLinkOptions{.endpoint = endpoint,
-                                .engine = table_.AddEngine(),
-                                .stall_timeout = options.stall_timeout,
-                                .last_outputs = options.last_outputs,
-                                .end_tokens = options.end_tokens,
-                                .vocab = options.vocab,
-                                .epoll_fd = events_.fd()},
-          table_));
+      AddVllm(endpoint, options);
       continue;
     }
     links_.push_back(std::make_unique<link::EngineLink>(
@@ -101,12 +96,37 @@ RemoteClient::RemoteClient(std::span<const std::string> endpoints, Tokenizer tok
   AwaitEngines(options);
 }
 
+// A link for each rank.
+void RemoteClient::AddVllm(const std::string& endpoint, const RemoteClientOptions& options) {
+  if (vllm_ports_ == nullptr) vllm_ports_ = MakeVllmPorts(1);
+  const link::VllmEndpoint read = link::ReadVllmEndpoint(endpoint);
+  const auto port =
+      vllm_ports_->Open(read, options.vllm_client, options.stall_timeout, events_.fd());
+  for (int32_t rank = 0; rank < read.ranks; ++rank) {
+    links_.push_back(std::make_unique<link::VllmLink>(
+        link::VllmLinkOptions{.endpoint = read.NameOf(rank),
+                              .port = port,
+                              .rank = rank,
+                              .client = options.vllm_client,
+                              .engine = table_.AddEngine(),
+                              .stall_timeout = options.stall_timeout,
+                              .last_outputs = options.last_outputs,
+                              .end_tokens = options.end_tokens,
+                              .vocab = options.vocab,
+                              .max_logprobs = read.max_logprobs,
+                              .adapters = options.adapters,
+                              .epoll_fd = events_.fd()},
+        table_));
+  }
+}
+
 // In a forked process ZeroMQ's threads do not exist, and its descriptors are the owner's as well:
 // links and context are left as they lie.
 RemoteClient::~RemoteClient() {
   if (getpid() == owner_) return;
   for (auto& link : links_) static_cast<void>(link.release());
   static_cast<void>(new zmq::context_t(std::move(context_)));
+  static_cast<void>(new std::shared_ptr<VllmPorts>(std::move(vllm_ports_)));
 }
 
 void RemoteClient::AwaitEngines(const RemoteClientOptions& options) {
@@ -270,11 +290,20 @@ EngineHealth RemoteClient::health() const {
 
 }  // namespace
 
+std::shared_ptr<VllmPorts> MakeVllmPorts(int32_t clients) {
+  CheckInRange("clients", clients, 1, 1024);
+  return std::make_shared<VllmPorts>(clients);
+}
+
 bool IsVllmEndpoint(std::string_view endpoint) { return endpoint.starts_with("vllm+tcp://"); }
 
 std::unique_ptr<Client> ConnectClient(std::span<const std::string> endpoints, Tokenizer tokenizer,
                                       const RemoteClientOptions& options) {
-  CheckInRange("endpoints", std::ssize(endpoints), 1, link::RequestTable::kMostEngines);
+  int64_t engines = 0;
+  for (const std::string& endpoint : endpoints) {
+    engines += IsVllmEndpoint(endpoint) ? link::ReadVllmEndpoint(endpoint).ranks : 1;
+  }
+  CheckInRange("endpoints", engines, 1, link::RequestTable::kMostEngines);
   CheckInRange("credits", options.credits, 1, link::kMostCredits);
   CheckInRange("connect_timeout", options.connect_timeout.count(), 0, INT32_MAX / 4);
   CheckInRange("start_timeout", options.start_timeout.count(), 0, INT32_MAX / 4);

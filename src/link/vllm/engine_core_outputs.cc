@@ -19,6 +19,7 @@ enum OutputField : size_t {
   kLogprobs = 2,
   kPromptLogprobs = 3,
   kFinish = 5,
+  kPrefill = 11,
   kError = 18,
 };
 
@@ -113,6 +114,8 @@ class OutputsReader {
         placed.prompt_logprobs = ReadLists();
       } else if (field == kFinish) {
         output.finish = reader_.Enum(FinishReason::kRepetition);
+      } else if (field == kPrefill) {
+        ReadPrefill(output);
       } else if (field == kError) {
         ReadError(output);
       } else {
@@ -203,6 +206,17 @@ class OutputsReader {
         if (!std::in_range<int32_t>(element)) return reader_.Fail("a number outside its range");
       }
       all.push_back(static_cast<T>(element));
+    }
+  }
+
+  void ReadPrefill(EngineCoreOutput& output) {
+    const size_t entries = reader_.Map();
+    for (size_t i = 0; i < entries && !reader_.failed(); ++i) {
+      if (reader_.String() == "num_cached_tokens") {
+        output.cached_tokens = reader_.Integer<int64_t>(0, INT32_MAX);
+      } else {
+        reader_.Skip();
+      }
     }
   }
 

@@ -42,6 +42,7 @@ struct EngineCoreOutput {
   std::optional<TokenLists> logprobs = {};
   std::optional<TokenLists> prompt_logprobs = {};
   std::optional<FinishReason> finish = {};
+  int64_t cached_tokens = -1;  // of the prompt, in one of a request's outputs; -1: not said
   // With kError, where the engine says why: its name for it, and a text.
   std::string_view error_code = {};
   std::string_view error_message = {};

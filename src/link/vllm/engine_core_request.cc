@@ -167,6 +167,23 @@ void AddParams(const EngineRequest& request, OpenMap& map) {
   }
 }
 
+// What follows these has its default.
+void PutAdapter(const WrittenAdapter& adapter, Writer& writer) {
+  if (adapter.name.empty()) return writer.Nil();
+  writer.Array(3);
+  writer.Put(adapter.name);
+  writer.Put(adapter.number);
+  writer.Put(adapter.path);
+}
+
+// From where the engine's grammar counts: the first token, or the end of the reasoning. Where the
+// prompt has not begun any, it looks for an end there.
+void PutReasoningEnded(const EngineRequest& request, Writer& writer) {
+  if (!request.grammar.has_value()) return writer.Nil();
+  if (!request.thinking.has_value()) return writer.Put(true);
+  request.thinking->is_open ? writer.Put(false) : writer.Nil();
+}
+
 }  // namespace
 
 std::string RequestIdOf(uint64_t life, const RequestAddress& address) {
@@ -193,7 +210,8 @@ RequestAddress AddressOf(uint64_t life, std::string_view request_id) {
   return address;
 }
 
-void WriteAdd(const EngineRequest& request, uint64_t life, double arrival, std::string& frame) {
+void WriteAdd(const EngineRequest& request, uint64_t life, int32_t client,
+              const WrittenAdapter& adapter, double arrival, std::string& frame) {
   Writer writer(frame);
   writer.Array(kRequestFields);
   writer.Put(std::string_view(RequestIdOf(life, request.address)));
@@ -205,13 +223,19 @@ void WriteAdd(const EngineRequest& request, uint64_t life, double arrival, std::
   }
   writer.Nil();  // pooling_params
   writer.Put(arrival);
-  for (int i = 0; i < 5; ++i) writer.Nil();   // lora_request to prompt_is_token_ids
-  for (int i = 0; i < 2; ++i) writer.Put(0);  // client_index, current_wave
+  PutAdapter(adapter, writer);
+  const std::string_view salt = request.extras.cache_salt;
+  salt.empty() ? writer.Nil() : writer.Put(salt);
+  for (int i = 0; i < 3; ++i) writer.Nil();  // data_parallel_rank to prompt_is_token_ids
+  writer.Put(client);
+  writer.Put(0);  // current_wave
   // vLLM orders all requests by it, so that of one group would come before those of another.
   writer.Put(request.group == 0 ? request.priority : 0);
-  writer.Nil();                              // trace_headers
-  writer.Put(false);                         // resumable
-  for (int i = 0; i < 3; ++i) writer.Nil();  // external_req_id to reasoning_parser_kwargs
+  writer.Nil();       // trace_headers
+  writer.Put(false);  // resumable
+  writer.Nil();       // external_req_id
+  PutReasoningEnded(request, writer);
+  writer.Nil();                              // reasoning_parser_kwargs
   writer.Put(false);                         // abort_immediately
   for (int i = 0; i < 2; ++i) writer.Nil();  // session_id, kv_hints
 }
@@ -230,10 +254,10 @@ void WriteAbort(std::span<const std::string> request_ids, std::string& frame) {
   for (const std::string& id : request_ids) writer.Put(std::string_view(id));
 }
 
-void WritePing(int64_t call, std::string& frame) {
+void WritePing(int32_t client, int64_t call, std::string& frame) {
   Writer writer(frame);
   writer.Array(4);
-  writer.Put(int64_t{0});
+  writer.Put(client);
   writer.Put(call);
   writer.Put(std::string_view("is_scheduler_paused"));
   writer.Array(0);

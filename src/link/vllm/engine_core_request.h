@@ -37,11 +37,20 @@ RequestAddress AddressOf(uint64_t life, std::string_view request_id);
 // request that it cannot read ends its process.
 void CheckRequest(const EngineRequest& request);
 
-// Each replaces what `frame` had. `arrival` is in seconds since 1970.
-void WriteAdd(const EngineRequest& request, uint64_t life, double arrival, std::string& frame);
+// A LoRARequest: of the engine's disk, and a number that is its own among all.
+struct WrittenAdapter {
+  std::string_view name = {};  // empty: none
+  std::string_view path = {};
+  int32_t number = 0;
+};
+
+// Each replaces what `frame` had. Outputs go to the client with this number. `arrival` is in
+// seconds since 1970.
+void WriteAdd(const EngineRequest& request, uint64_t life, int32_t client,
+              const WrittenAdapter& adapter, double arrival, std::string& frame);
 void WriteAbort(std::span<const RequestAddress> addresses, uint64_t life, std::string& frame);
 void WriteAbort(std::span<const std::string> request_ids, std::string& frame);
 // A question that the step loop answers between two steps, and that changes nothing.
-void WritePing(int64_t call, std::string& frame);
+void WritePing(int32_t client, int64_t call, std::string& frame);
 
 }  // namespace sluice::link::vllm

@@ -8,13 +8,15 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
 namespace sluice::link::vllm {
 
-// The identity of the engine with rank 0, the only one that a link takes.
-inline constexpr std::string_view kIdentity("\x00\x00", 2);
+// The identity of the engine with this rank; and the rank of one, -1 where it is of none.
+std::string IdentityOf(int32_t rank);
+int32_t RankOf(std::string_view identity);
 // Whole, in place of outputs.
 inline constexpr std::string_view kDead = "ENGINE_CORE_DEAD";
 
@@ -25,8 +27,9 @@ struct Greeting {
 // Empty, or why the bytes are not one.
 std::string ReadGreeting(std::string_view bytes, Greeting& greeting);
 
-// EngineHandshakeMetadata: where requests are sent from, and outputs go.
-void WriteAddresses(std::string_view input, std::string_view output, std::string& frame);
+// EngineHandshakeMetadata: where requests are sent from, and outputs go, of each client.
+void WriteAddresses(std::span<const std::string> inputs, std::span<const std::string> outputs,
+                    std::string& frame);
 
 // The used fields of an EngineCoreReadyResponse.
 struct EngineFacts {
@@ -34,12 +37,23 @@ struct EngineFacts {
   int64_t context = 0;
   int32_t max_requests = 0;
   int64_t data_parallel_size = 1;
+  bool supports_lora = false;
+  // Its fields that 0.33 has not, and those of 0.33 that it has not: names, with ", " between them.
+  std::string added = {};
+  std::string missing = {};
 };
 // Empty, or why the bytes are none.
 std::string ReadEngineFacts(std::string_view bytes, EngineFacts& facts);
 
-// Whether messages have the layout of these files.
-bool IsKnownVersion(std::string_view version);
-inline constexpr std::string_view kKnownVersions = "0.32 or 0.33";
+// Messages have the layout of these files in 0.31 to 0.33, which differ in fields at their ends.
+enum class VersionFit : uint8_t {
+  kKnown,
+  kNewer,  // most often with more such fields
+  kOther,  // an older one, or none
+};
+VersionFit FitOf(std::string_view version);
+inline constexpr std::string_view kKnownVersions = "0.31, 0.32 or 0.33";
+// Of a newer one: that it is, and how its facts differ.
+std::string NewerThanKnown(const EngineFacts& facts);
 
 }  // namespace sluice::link::vllm

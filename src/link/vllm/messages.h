@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 namespace sluice::link {
 
 inline constexpr size_t kMostFrames = 1 << 16;
+inline constexpr int64_t kMostMessageBytes = int64_t{1} << 30;  // more end the connection
 
 inline std::string_view BytesOf(const zmq::message_t& message) {
   return {static_cast<const char*>(message.data()), message.size()};

@@ -40,6 +40,9 @@ bool OutputTranslation::Translate(const EngineCoreOutput& output, OutputRow& row
   if (why == nullptr) {  // from here on nothing takes memory: a call that throws can come again
     request.tokens += std::ssize(row.ids);
     request.has_prompt = request.has_prompt || !row.prompt.IsEmpty();
+    if (output.cached_tokens >= 0) {
+      request.cached_tokens = std::min(output.cached_tokens, request.prompt_tokens);
+    }
     TakeEnd(output, request, row);
   } else {
     row = {.address = address,
@@ -106,6 +109,7 @@ const char* OutputTranslation::TakeTokens(const EngineCoreOutput& output, const 
 void OutputTranslation::TakeEnd(const EngineCoreOutput& output, const Request& request,
                                 OutputRow& row) {
   if (!output.finish.has_value()) return;
+  row.cached_tokens = request.cached_tokens;
   switch (*output.finish) {
     case FinishReason::kStop:
       row.end = request.max_tokens == 0 ? GenerationEnd::kLength : GenerationEnd::kStopToken;

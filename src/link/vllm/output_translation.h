@@ -38,6 +38,7 @@ class OutputTranslation {
     int32_t width = 0;         // of lists: 0 without log-probabilities
     int32_t prompt_width = 0;  // of the prompt's lists
     bool has_prompt = false;   // those of the prompt have come
+    int64_t cached_tokens = -1;
   };
   // Empty, or why the lists are not those of so many tokens.
   static const char* Cut(const TokenLists& lists, size_t tokens, int32_t width,

@@ -18,6 +18,7 @@ PeerWatch::PeerWatch(PeerWatch&& other) noexcept
       watched_(std::exchange(other.watched_, nullptr)),
       peers_(other.peers_),
       open_(std::move(other.open_)),
+      held_(std::move(other.held_)),
       named_(other.named_),
       connection_(other.connection_),
       has_changed_(other.has_changed_) {}
@@ -37,6 +38,7 @@ void PeerWatch::Take(uint16_t event, int32_t value) {
     open_.push_back(value);
   } else if (event == ZMQ_EVENT_DISCONNECTED) {
     std::erase(open_, value);
+    std::erase(held_, value);
     if (value == named_) named_ = -1;
     if (value != connection_) return;
     connection_ = peers_ == Peers::kOne ? OneThatStands() : -1;
@@ -57,9 +59,14 @@ int32_t PeerWatch::OneThatStands() const {
 bool PeerWatch::Use(int32_t connection) {
   Read();  // its beginning was reported before it could say something
   if (std::ranges::find(open_, connection) == open_.end()) return false;
+  if (!Holds(connection)) held_.push_back(connection);
   connection_ = named_ = connection;
   has_changed_ = false;
   return true;
+}
+
+bool PeerWatch::Holds(int32_t connection) const {
+  return std::ranges::find(held_, connection) != held_.end();
 }
 
 bool PeerWatch::TakeChange() {

@@ -32,6 +32,8 @@ class PeerWatch {
   // was before does not count as a change any more.
   bool Use(int32_t connection);
   bool has_connection() const { return connection_ >= 0; }
+  // Of kMany: whether this one, that was named with Use, stands.
+  bool Holds(int32_t connection) const;
 
   // Whether since the last call the engine's connection has ended, or another has taken its place.
   bool TakeChange();
@@ -48,7 +50,8 @@ class PeerWatch {
   void* watched_;
   Peers peers_;
   std::vector<int32_t> open_;  // the last one to come at the end
-  int32_t named_ = -1;         // with Use, while it stands
+  std::vector<int32_t> held_;  // all that were named with Use and stand
+  int32_t named_ = -1;         // the last of these
   int32_t connection_ = -1;
   bool has_changed_ = false;
 };

@@ -1,5 +1,5 @@
-// A frontend's connection to one vLLM engine, which comes by itself: it is started with this
-// address, and says hello there when it starts, and again whenever it is started again.
+// A client's connection to one vLLM engine, which comes by itself: it says hello at a VllmPort when
+// it starts, and again whenever it is started again.
 //
 //   listening --HELLO--> loading --READY--> pinged --answer--> ready --> ending --> pinged
 //
@@ -15,6 +15,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,25 +26,30 @@
 #include "link/frontend/engine_connection.h"
 #include "link/frontend/request_table.h"
 #include "link/vllm/engine_core_outputs.h"
+#include "link/vllm/engine_core_request.h"
 #include "link/vllm/output_translation.h"
-#include "link/vllm/peer_watch.h"
+#include "link/vllm/vllm_port.h"
 
 namespace sluice::link {
 
 struct VllmLinkOptions {
-  std::string endpoint;  // vllm+tcp://ADDRESS:PORT
-  int32_t engine = 0;    // in the table
+  std::string endpoint;  // as logs and metrics have it
+  std::shared_ptr<VllmPort> port;
+  int32_t rank = 0;
+  int32_t client = 0;  // the first one reads what comes to the port, by its link of rank 0
+  int32_t engine = 0;  // in the table
   std::chrono::milliseconds stall_timeout = {};
   std::chrono::milliseconds last_outputs = {};  // as RemoteClientOptions has it
   std::vector<int32_t> end_tokens;              // of the model, which the engine does not report
   int64_t vocab = 0;                            // the same: it has so many tokens
+  int32_t max_logprobs = 20;                    // the same; -1: all of these
+  std::vector<LoraAdapter> adapters;
   int epoll_fd = -1;  // gets what becomes readable when something has come
 };
 
 class VllmLink final : public EngineConnection {
  public:
-  // Begins to listen. Throws Error for an endpoint that is none, or is taken.
-  VllmLink(zmq::context_t& context, VllmLinkOptions options, RequestTable& table);
+  VllmLink(VllmLinkOptions options, RequestTable& table);
   ~VllmLink() override;  // aborts what the engine still has
 
   const std::string& endpoint() const override { return options_.endpoint; }
@@ -62,27 +68,16 @@ class VllmLink final : public EngineConnection {
 
   // The life of one engine process.
   struct Life {
-    zmq::socket_t input;  // from here to there
-    zmq::socket_t output;
-    PeerWatch input_watch;
-    PeerWatch output_watch;
+    VllmSockets sockets;
     Phase phase = Phase::kLoading;
     bool is_unreachable = false;     // as a message could not be sent
     int64_t pinged_from = 0;         // answers to pings after this one count
     Clock::time_point ends_at = {};  // of kEnding
   };
 
-  struct SocketKind {
-    zmq::socket_type type;
-    bool is_small = false;  // what comes is a few short messages
-  };
-  zmq::socket_t Bind(SocketKind kind, const std::string& address) const;
-  void Listen();
-  bool ReadGreetings(Clock::time_point now);
-  void TakeGreeting(std::vector<zmq::message_t>& parts, Clock::time_point now);
-  void RefuseHello(std::string_view identity, bool is_headless);
-  void BeginLife(Clock::time_point now);
-  void OpenLife();
+  int news_fd() const { return options_.port->news_fd(options_.rank, options_.client); }
+  bool reads_port() const { return options_.rank == 0 && options_.client == 0; }
+  void TakeNews(Clock::time_point now);
   void EndLife(std::string_view reason);
   void ReadEvents(Clock::time_point now);
   void BeginEnding(Clock::time_point now);
@@ -103,25 +98,21 @@ class VllmLink final : public EngineConnection {
   void Ping();
   void CheckSilence(Clock::time_point now);
   Clock::time_point SilenceDeadline() const;
+  Clock::time_point LifeDeadline() const;
   void LeaveThere(std::span<const RequestAddress> aborts);
   void EndThere(const RequestAddress& address);
+  vllm::WrittenAdapter AdapterOf(const EngineRequest& request) const;
   void SendOrphans();
   // A message of the kind, with out_. False: the engine is not connected.
   bool Send(std::string_view kind);
 
-  zmq::context_t& context_;
   VllmLinkOptions options_;
   RequestTable& table_;
-  std::string host_;  // "tcp://ADDRESS"
-
-  zmq::socket_t handshake_;
-  std::optional<PeerWatch> handshake_watch_;
-  bool is_greeted_ = false;  // and has no life yet
-  Clock::time_point greeted_again_at_ = {};
+  std::string identity_;
+  bool has_adapters_ = false;  // it was started with --enable-lora
   std::optional<Life> life_;
-  int64_t lives_ = 0;
   std::string reason_;
-  std::string refused_;  // of the last one that said hello in vain, while another was ready
+  std::string remark_;  // of a ready one: its version, or that another one said hello in vain
 
   vllm::OutputTranslation translation_{0};
   std::vector<RequestAddress> left_there_;  // that have ended here, and are to be aborted there

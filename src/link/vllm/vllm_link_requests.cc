@@ -29,7 +29,7 @@ constexpr milliseconds kOrphansForgotten{10'000};
 bool VllmLink::ReadOutputs(Clock::time_point now) {
   for (int left = kMessagesAtOnce; left > 0; --left) {
     if (!life_.has_value()) return false;
-    if (!has_message_ && !ReceiveAll(life_->output, frames_)) return false;
+    if (!has_message_ && !ReceiveAll(life_->sockets.output, frames_)) return false;
     if (!has_message_) taken_outputs_ = 0;
     has_message_ = true;  // and is read again where there is no memory for what it says
     TakeMessage(now);
@@ -92,9 +92,10 @@ void VllmLink::NoteOrphan(std::string_view request_id) {
 
 void VllmLink::SendRequest(const EngineRequest& request, Clock::time_point now) {
   vllm::CheckRequest(request);
+  const vllm::WrittenAdapter adapter = AdapterOf(request);
   const std::chrono::duration<double> since_1970 =
       std::chrono::system_clock::now().time_since_epoch();
-  vllm::WriteAdd(request, translation_.life(), since_1970.count(), out_);
+  vllm::WriteAdd(request, translation_.life(), options_.client, adapter, since_1970.count(), out_);
   translation_.Begin(request);
   if (!Send(vllm::kAddFrame)) {
     translation_.End(request.address);
@@ -106,6 +107,23 @@ void VllmLink::SendRequest(const EngineRequest& request, Clock::time_point now) 
     quiet_since_ = now;
     pings_ = 0;
   }
+}
+
+// Its number is its place, which is the same for all clients.
+vllm::WrittenAdapter VllmLink::AdapterOf(const EngineRequest& request) const {
+  const std::string& name = request.extras.adapter;
+  if (name.empty()) return {};
+  const auto found = std::ranges::find(options_.adapters, name, &LoraAdapter::name);
+  if (found == options_.adapters.end()) {
+    ThrowInvalid("adapter", ToText(std::string_view(name)), "one of those that were given");
+  }
+  if (!has_adapters_) {
+    ThrowInvalid("adapter", ToText(std::string_view(name)),
+                 "none: the engine was started without --enable-lora");
+  }
+  return {.name = found->name,
+          .path = found->path,
+          .number = static_cast<int32_t>(found - options_.adapters.begin()) + 1};
 }
 
 void VllmLink::SendAborts() {
@@ -163,9 +181,9 @@ bool VllmLink::Send(std::string_view kind) {
   zmq_msg_t message;
   if (zmq_msg_init_size(&message, out_.size()) != 0) throw std::bad_alloc();
   std::memcpy(zmq_msg_data(&message), out_.data(), out_.size());
-  const bool is_there = link::Send(life_->input, vllm::kIdentity, ZMQ_SNDMORE) &&
-                        link::Send(life_->input, kind, ZMQ_SNDMORE) &&
-                        link::Send(life_->input, message);
+  const bool is_there = link::Send(life_->sockets.input, identity_, ZMQ_SNDMORE) &&
+                        link::Send(life_->sockets.input, kind, ZMQ_SNDMORE) &&
+                        link::Send(life_->sockets.input, message);
   if (!is_there) zmq_msg_close(&message);
   return is_there;
 }

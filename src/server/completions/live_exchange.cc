@@ -166,6 +166,7 @@ ClientRequest LiveExchange::RequestFor(const Choice& choice) const {
           .thinking = asked_.thinking,
           .group = exchange_.group(),
           .priority = asked_.priority,
+          .extras = {.cache_salt = asked_.cache_salt, .adapter = asked_.adapter},
           .ignores_end = asked_.ignores_end,
           .mode = asked_.streams ? OutputMode::kDelta : OutputMode::kFinal,
           .stream_interval = asked_.stream_interval};

@@ -147,6 +147,7 @@ PreparedRequest PrepareOrThrow(Api api, std::string_view body, int64_t context,
   CompletionRequest& asked = prepared.asked;
   asked = ParseCompletionRequest(api, body, text.generation_config().params, settings.limits);
   prepared.model = CheckedModel(asked.model, settings.model_names);
+  if (std::ranges::count(settings.adapters, prepared.model) > 0) asked.adapter = prepared.model;
   try {
     if (IsChat(api)) {
       ChatText chat = RenderChat(asked, text);

@@ -31,6 +31,7 @@ struct PreparedRequest {
 struct PreparationSettings {
   ModelText text;
   std::vector<std::string> model_names = {};
+  std::vector<std::string> adapters = {};  // of these names
   RequestLimits limits = {};
   ModelFormats formats = {};
 };

@@ -33,6 +33,8 @@ constexpr std::string_view AnswerSchema(Route route) {
       return R"({"type":"object","required":["status"],"properties":{"status":{"type":"string"},"engines":{"type":"integer"},"engines_ready":{"type":"integer"},"reason":{"type":"string"}}})";
     case Route::kVersion:
       return R"({"type":"object","required":["version"],"properties":{"version":{"type":"string"}}})";
+    case Route::kLoad:
+      return R"({"type":"object","required":["server_load"],"properties":{"server_load":{"type":"integer"}}})";
     default:
       return R"({"type":"object"})";
   }

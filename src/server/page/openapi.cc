@@ -60,6 +60,7 @@ constexpr Operation kOperations[] = {
     {Route::kHealth, "health", "Whether an engine is ready"},
     {Route::kReady, "ready", "Whether the server has a place for another request"},
     {Route::kVersion, "version", "The version of the server"},
+    {Route::kLoad, "load", "How many choices are in flight"},
     {Route::kMetrics, "metrics", "Metrics for Prometheus", nullptr, {}, "text/plain"},
 };
 

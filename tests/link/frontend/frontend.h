@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <future>
@@ -26,7 +27,10 @@ class FrontendOf {
   FrontendOf(std::vector<Engine*> fake_engines, const RemoteClientOptions& options = {})
       : engines_(std::move(fake_engines)) {
     std::vector<std::string> endpoints;
-    for (const Engine* engine : engines_) endpoints.push_back(engine->endpoint());
+    for (const Engine* engine : engines_) {  // ranks have one for all
+      const std::string& endpoint = engine->endpoint();
+      if (std::ranges::find(endpoints, endpoint) == endpoints.end()) endpoints.push_back(endpoint);
+    }
     auto connecting = std::async(std::launch::async,
                                  [&] { return ConnectClient(endpoints, Letters(), options); });
     while (connecting.wait_for(milliseconds(1)) != std::future_status::ready) PumpEngines();

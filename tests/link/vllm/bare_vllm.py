@@ -9,6 +9,8 @@ each request a step. FAKE_VLLM has words that change that:
     version=V   the version that it has          fails       ends with 3 before it says hello
     step=S      seconds of a step                forks       has a child, which writes its id to
     stubborn    SIGTERM does not end it                      FAKE_VLLM_CHILD
+    broken      as an interpreter that cannot run            floods      says much on standard error
+    loud=N      N lines of its log for each step
 """
 
 import json
@@ -186,20 +188,27 @@ class Rank:
         handshake = Socket("DEALER", f"tcp://{host}:{port}", self.identity)
         handshake.send(pack({"status": "HELLO", "local": False, "headless": True}))
         self.addresses = unpack(handshake.next()[0])[0]["addresses"]
-        self.input = Socket("DEALER", self.addresses["inputs"][0], self.identity)
-        self.output = Socket("PUSH", self.addresses["outputs"][0])
+        self.inputs = [Socket("DEALER", its, self.identity) for its in self.addresses["inputs"]]
+        self.outputs = [Socket("PUSH", its) for its in self.addresses["outputs"]]
         context = int(flags.get("--max-model-len", 4096))
-        self.input.send(pack({"vllm_version": VERSION, "max_model_len": context,
-                              "max_num_seqs": int(flags.get("--max-num-seqs", 256)),
-                              "data_parallel_size": size, "num_gpu_blocks": 100,
-                              "dp_stats_address": None}))
+        for its in self.inputs:
+            its.send(self.facts(size, context))
         handshake.send(pack({"status": "READY", "local": False, "headless": True}))
         self.handshake = handshake
+
+    def facts(self, size, context):
+        return pack({"vllm_version": VERSION, "max_model_len": context,
+                     "max_num_seqs": int(self.flags.get("--max-num-seqs", 256)),
+                     "data_parallel_size": size, "num_gpu_blocks": 100,
+                     "supports_lora": "--enable-lora" in self.flags,
+                     "dp_stats_address": None})
 
     def take(self, frames):
         kind, body = frames[0], unpack(b"".join(frames[1:]))[0]
         if kind == b"\x00":
             self.running[body[0]] = [body, 0]
+            if body[6] or body[7]:
+                print("request:", json.dumps([body[6], body[7]]), flush=True)
         elif kind == b"\x01":
             for request in body:
                 self.running.pop(request, None)
@@ -209,13 +218,13 @@ class Rank:
             result = [None, method == "is_sleeping" and self.sleeps or None]
             if method in ("sleep", "wake_up"):
                 self.sleeps = method == "sleep"
-            self.output.send(pack([self.rank, [], None, time.monotonic(),
-                                   [call, None, result]]))
+            self.outputs[client].send(pack([self.rank, [], None, time.monotonic(),
+                                            [call, None, result]]))
 
     sleeps = False
 
     def step(self):
-        outputs = []
+        outputs = [[] for _ in self.outputs]
         for name, (request, count) in list(self.running.items()):
             prompt, params = request[1], request[3]
             token = prompt[count % len(prompt)]
@@ -224,12 +233,13 @@ class Rank:
                 finish = 0
             elif count + 1 >= params.get("max_tokens", 16):
                 finish = 1
-            outputs.append([name, [token], None, None, None, finish])
+            outputs[request[11]].append([name, [token], None, None, None, finish])
             self.running[name][1] += 1
             if finish is not None:
                 del self.running[name]
-        if outputs:
-            self.output.send(pack([self.rank, outputs, None, time.monotonic()]))
+        for its, socket_of_client in zip(outputs, self.outputs):
+            if its:
+                socket_of_client.send(pack([self.rank, its, None, time.monotonic()]))
 
 
 def serve(words):
@@ -262,13 +272,16 @@ def serve(words):
     while True:
         is_idle = not any(rank.running for rank in ranks)
         for rank in ranks:
-            while rank.input.has_input(0.01 if is_idle else 0):
-                frames = rank.input.receive()
-                if frames is not None:
-                    rank.take(frames)
-                    is_idle = False
+            for its in rank.inputs:
+                while its.has_input(0.005 if is_idle else 0):
+                    frames = its.receive()
+                    if frames is not None:
+                        rank.take(frames)
+                        is_idle = False
         for rank in ranks:
             rank.step()
+        if not is_idle and "loud" in MODE:
+            print("a line of the log\n" * int(MODE["loud"]), file=sys.stderr, flush=True)
         if not is_idle:
             time.sleep(pause)
 
@@ -276,6 +289,11 @@ def serve(words):
 def main():
     words = sys.argv[1:]
     if words[:1] == ["-c"]:
+        if "floods" in MODE:
+            print("a warning\n" * 100_000, file=sys.stderr)
+        if "broken" in MODE:
+            print("Fatal Python error: init_fs_encoding", file=sys.stderr)
+            sys.exit(1)
         print(VERSION)
     elif words[:3] == ["-m", "vllm.entrypoints.cli.main", "serve"]:
         try:

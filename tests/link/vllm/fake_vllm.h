@@ -22,6 +22,8 @@ namespace sluice::test {
 struct VllmRequest {
   std::string id;
   std::vector<int32_t> prompt;
+  std::string adapter;  // "NAME NUMBER PATH"
+  std::string salt;
   std::map<std::string, msgpack::object> params;
   std::shared_ptr<msgpack::object_handle> memory;  // of these
 };
@@ -67,7 +69,7 @@ class FakeVllm {
     requests.clear();
     aborted.clear();
     handshake_ = Open(zmq::socket_type::dealer);
-    handshake_->connect(endpoint_.substr(5));
+    handshake_->connect(endpoint_.substr(5, endpoint_.find('?') - 5));
     SayHello();
   }
   void SayHello() { Say(*handshake_, VllmMessage("handshake.hello")); }
@@ -145,6 +147,7 @@ class FakeVllm {
   std::vector<std::string> aborted;
   std::map<std::string, std::string> facts;
   int64_t data_parallel_size = 1;
+  bool supports_lora = false;
   std::string identity;
   int pings = 0;
   bool answers_ping = true;
@@ -203,7 +206,8 @@ class FakeVllm {
     output_->connect(output_address_);
     msgpack::sbuffer bytes_of_facts;
     msgpack::packer packer(bytes_of_facts);
-    packer.pack_map(static_cast<uint32_t>(3 + facts.size()));
+    packer.pack_map(static_cast<uint32_t>(4 + facts.size()));
+    packer.pack("supports_lora").pack(supports_lora);
     for (const auto& [key, value] : facts) packer.pack(key).pack(value);
     packer.pack("max_model_len").pack(4096).pack("max_num_seqs").pack(8);
     packer.pack("data_parallel_size").pack(data_parallel_size);
@@ -217,8 +221,16 @@ class FakeVllm {
         msgpack::unpack(frames[1].data(), frames[1].size()));
     const auto fields = handle->get().as<std::vector<msgpack::object>>();
     if (frames[0] == std::string(1, '\0')) {
+      std::string adapter;
+      if (!fields.at(6).is_nil()) {
+        const auto its = fields.at(6).as<std::vector<msgpack::object>>();
+        adapter = its.at(0).as<std::string>() + " " + std::to_string(its.at(1).as<int>()) + " " +
+                  its.at(2).as<std::string>();
+      }
       requests.push_back({.id = fields.at(0).as<std::string>(),
                           .prompt = fields.at(1).as<std::vector<int32_t>>(),
+                          .adapter = adapter,
+                          .salt = fields.at(7).is_nil() ? "" : fields.at(7).as<std::string>(),
                           .params = fields.at(3).as<std::map<std::string, msgpack::object>>(),
                           .memory = handle});
     } else if (frames[0] == "\x01") {

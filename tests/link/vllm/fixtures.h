@@ -24,20 +24,26 @@ inline std::string FromHex(std::string_view digits) {
   return bytes;
 }
 
-inline const std::map<std::string, Frames>& VllmMessages() {
-  static const std::map<std::string, Frames> messages = [] {
-    std::map<std::string, Frames> read;
-    std::ifstream file(SLUICE_FIXTURES "/vllm_messages.txt");
-    for (std::string line; std::getline(file, line);) {
-      std::istringstream words(line);
-      std::string name;
-      words >> name;
-      if (name != "#") {
-        for (std::string digits; words >> digits;) read[name].push_back(FromHex(digits));
-      }
+inline std::map<std::string, Frames> ReadVllmMessages(const std::string& path) {
+  std::map<std::string, Frames> read;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    if (name != "#") {
+      for (std::string digits; words >> digits;) read[name].push_back(FromHex(digits));
     }
-    return read;
-  }();
+  }
+  return read;
+}
+inline const std::map<std::string, Frames>& VllmMessages() {
+  static const auto messages = ReadVllmMessages(SLUICE_FIXTURES "/vllm_messages.txt");
+  return messages;
+}
+// "VERSION/NAME": those that 0.33 has otherwise.
+inline const std::map<std::string, Frames>& OlderVllmMessages() {
+  static const auto messages = ReadVllmMessages(SLUICE_FIXTURES "/vllm_messages_older.txt");
   return messages;
 }
 inline const Frames& VllmMessage(const std::string& name) {

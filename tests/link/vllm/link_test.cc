@@ -371,7 +371,7 @@ TEST(VllmLink, NamesWhatIsWrongWithAnEngine) {
     }
     EXPECT_NE(said.find(why), std::string::npos) << said;
   };
-  expect("vLLM 0.99.1", [](FakeVllm& engine) { engine.facts["vllm_version"] = "0.99.1"; });
+  expect("vLLM 0.30.1", [](FakeVllm& engine) { engine.facts["vllm_version"] = "0.30.1"; });
   expect("cannot be read", [](FakeVllm& engine) { engine.facts.clear(); });
   expect("--data-parallel-size 1", [](FakeVllm& engine) { engine.data_parallel_size = 4; });
   expect("of rank 257", [](FakeVllm& engine) { engine.identity = "\1\1"; });
@@ -403,7 +403,7 @@ TEST(VllmLink, OfBothKindsOfEnginesEachHasItsOwnTimeToCome) {
 // While it waits for another one.
 TEST(VllmLink, SaysWhatIsWrongWithAnEngineWhenItKnows) {
   FakeVllm engine;
-  engine.facts["vllm_version"] = "0.99.1";
+  engine.facts["vllm_version"] = "0.30.1";
   std::mutex mutex;
   std::vector<std::string> said;
   RemoteClientOptions options = VllmOptions();
@@ -421,14 +421,55 @@ TEST(VllmLink, SaysWhatIsWrongWithAnEngineWhenItKnows) {
                                [&] { return ConnectClient({&endpoint, 1}, Letters(), options); });
   while (connecting.wait_for(milliseconds(1)) != std::future_status::ready) {
     engine.Pump();
-    if (engine.facts["vllm_version"] == "0.32.1" || !has_said("it is vLLM 0.99.1")) continue;
+    if (engine.facts["vllm_version"] == "0.32.1" || !has_said("it is vLLM 0.30.1")) continue;
     engine.facts["vllm_version"] = "0.32.1";
     engine.Start();
   }
   const auto client = connecting.get();
   EXPECT_EQ(client->info().version, "vLLM 0.32.1");
-  EXPECT_TRUE(has_said("connecting: it is vLLM 0.99.1, and what is spoken here is vLLM 0.32"));
+  EXPECT_TRUE(has_said("connecting: it is vLLM 0.30.1, and what is spoken here is vLLM 0.31"));
   EXPECT_EQ(said.back(), "ready: ");
+}
+
+TEST(VllmLink, GivesAdaptersThatWereNamedToAnEngineThatTakesThem) {
+  RemoteClientOptions options = VllmOptions();
+  options.adapters = {{"one", "/adapters/1"}, {"two", "/adapters/2"}};
+  for (const bool takes : {false, true}) {
+    FakeVllm engine;
+    engine.supports_lora = takes;
+    engine.Start();
+    VllmFrontend frontend({&engine}, options);
+    const auto submit = [&](const char* name) -> std::string {
+      ClientRequest asked = Asks();
+      asked.extras = {.cache_salt = "s", .adapter = name};
+      try {
+        frontend.Submit(std::move(asked));
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return "taken";
+    };
+    EXPECT_NE(submit("three").find("one of those that were given"), std::string::npos);
+    if (!takes) {
+      EXPECT_NE(submit("two").find("--enable-lora"), std::string::npos);
+      continue;
+    }
+    EXPECT_EQ(submit("two"), "taken");
+    ASSERT_TRUE(frontend.Until([&] { return engine.requests.size() == 1; }));
+    EXPECT_EQ(engine.requests[0].salt, "s");
+    EXPECT_EQ(engine.requests[0].adapter, "two 2 /adapters/2");
+  }
+}
+
+// A newer one is taken, and a line names it.
+TEST(VllmLink, SaysThatAnEngineIsNewerThanItKnows) {
+  FakeVllm engine;
+  engine.facts["vllm_version"] = "0.34.0";
+  engine.Start();
+  VllmFrontend frontend({&engine}, VllmOptions());
+  const EngineState state = frontend->engines().at(0);
+  EXPECT_EQ(state.health, EngineHealth::kReady);
+  EXPECT_TRUE(state.reason.starts_with("it is vLLM 0.34.0, newer than")) << state.reason;
 }
 
 TEST(VllmLink, RefusesAnAddressThatAnEngineCannotBeTold) {

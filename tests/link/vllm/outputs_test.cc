@@ -91,6 +91,7 @@ TEST(VllmOutputs, SayWhyTheyEnd) {
 TEST(VllmOutputs, MayHaveWhatNobodyAskedFor) {
   const EngineCoreOutputs& read = ReadFixture("outputs.everything");
   EXPECT_EQ(List(read.outputs.at(0).ids), std::vector<int32_t>{5});
+  EXPECT_EQ(read.outputs.at(0).cached_tokens, 3);
   EXPECT_FALSE(read.answered.has_value());
   EXPECT_EQ(ReadFixture("outputs.answer").answered, 7);
 }
@@ -213,6 +214,15 @@ TEST(VllmRows, CountTheirTokens) {
   EXPECT_EQ(last.first_token, 1);
   EXPECT_EQ(List(last.ids), std::vector<int32_t>{7});
   EXPECT_EQ(last.end, GenerationEnd::kStopToken);
+}
+
+TEST(VllmRows, SayAtTheEndHowMuchOfThePromptWasCached) {
+  OutputTranslation translation(kVllmLife);
+  translation.Begin(PlainVllmRequest());
+  EXPECT_EQ(Translated(translation, "outputs.everything").cached_tokens, -1);
+  EXPECT_EQ(Translated(translation, "outputs.stop").cached_tokens, 3);
+  translation.Begin(PlainVllmRequest());
+  EXPECT_EQ(Translated(translation, "outputs.stop").cached_tokens, -1);
 }
 
 TEST(VllmRows, OfRequestsThatAreNotThereAreNone) {

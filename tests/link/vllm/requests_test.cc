@@ -2,9 +2,11 @@
 // fail at.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 
+#include "link/vllm/engine_core_outputs.h"
 #include "link/vllm/engine_core_request.h"
 #include "link/vllm/handshake.h"
 #include "sluice/error.hpp"
@@ -15,7 +17,7 @@ namespace {
 
 std::string Written(const EngineRequest& request, uint64_t life = kVllmLife) {
   std::string frame;
-  link::vllm::WriteAdd(request, life, 1.5, frame);
+  link::vllm::WriteAdd(request, life, 0, {}, 1.5, frame);
   return frame;
 }
 
@@ -56,6 +58,29 @@ TEST(VllmRequest, HasTheBytesOfVllmsEncoder) {
   request.params.top_k = -1;  // all, as 0
   ExpectAsVllm(request, "request.plain");
   ExpectAsVllm(FullRequest(), "request.everything", UINT64_MAX);
+}
+
+TEST(VllmRequest, SaysToWhichClientItsOutputsGo) {
+  std::string frame;
+  link::vllm::WriteAdd(PlainVllmRequest(), kVllmLife, 1, {}, 1.5, frame);
+  EXPECT_EQ(testing::PrintToString(frame),
+            testing::PrintToString(VllmMessage("request.second_client").at(0)));
+}
+
+TEST(VllmRequest, HasTheSaltOfItsCacheAndItsAdapter) {
+  EngineRequest request = PlainVllmRequest();
+  request.extras.cache_salt = "salt";
+  ExpectAsVllm(request, "request.salted");
+  std::string frame;
+  link::vllm::WriteAdd(request, kVllmLife, 0, {.name = "a", .path = "/b", .number = 3}, 1.5, frame);
+  std::string with = VllmMessage("request.salted").at(0);
+  const std::string salt = "\xc0\xa4salt";  // a nil before it
+  with.replace(with.find(salt), salt.size(),
+               "\x93\xa1"
+               "a"
+               "\x03\xa2/b"
+               "\xa4salt");
+  EXPECT_EQ(testing::PrintToString(frame), testing::PrintToString(with));
 }
 
 TEST(VllmRequest, OfAGreedyOneHasNoFilters) {
@@ -111,6 +136,15 @@ TEST(VllmRequest, HasItsGrammarInTheWordsOfVllm) {
   }
   expect({.kind = GrammarKind::kStructuralTag, .text = "{}", .options = {.max_whitespace = 0}},
          "request.structural_tag");
+}
+
+// With a budget the answer alone has the grammar: the engine begins it at the end of reasoning.
+TEST(VllmRequest, HasItsGrammarAfterReasoningOfABudget) {
+  EngineRequest request = RequestWith({.kind = GrammarKind::kJsonObject});
+  request.thinking = ThinkingBudget{.tokens = 9, .is_open = true};
+  ExpectAsVllm(request, "request.reasoning_open");
+  request.thinking->is_open = false;
+  ExpectAsVllm(request, "request.reasoning_unknown");
 }
 
 // vLLM orders the requests of all by it.
@@ -188,7 +222,7 @@ TEST(VllmRequest, AbortsAndPingsHaveTheBytesOfMsgspec) {
   const std::string ids[] = {"sluice-77-1-2", "sluice-77-0-1"};
   link::vllm::WriteAbort(ids, frame);
   EXPECT_EQ(frame, VllmMessage("abort").at(0));
-  link::vllm::WritePing(7, frame);
+  link::vllm::WritePing(0, 7, frame);
   EXPECT_EQ(frame, VllmMessage("ping").at(0));
 }
 
@@ -264,20 +298,81 @@ TEST(VllmHandshake, ReadsAndWritesTheBytesOfMsgspec) {
   EXPECT_FALSE(greeting.is_hello);
 
   std::string frame;
-  link::vllm::WriteAddresses("tcp://127.0.0.1:1", "tcp://127.0.0.1:2", frame);
+  const std::vector<std::string> inputs = {"tcp://127.0.0.1:1", "tcp://127.0.0.1:3"};
+  const std::vector<std::string> outputs = {"tcp://127.0.0.1:2", "tcp://127.0.0.1:4"};
+  link::vllm::WriteAddresses(std::span(inputs).first(1), std::span(outputs).first(1), frame);
   EXPECT_EQ(frame, VllmMessage("handshake.addresses").at(0));
+  link::vllm::WriteAddresses(inputs, outputs, frame);
+  EXPECT_EQ(frame, VllmMessage("handshake.two_clients").at(0));
+  EXPECT_EQ(link::vllm::IdentityOf(258), "\2\1");
+  EXPECT_EQ(link::vllm::RankOf("\2\1"), 258);
+  EXPECT_EQ(link::vllm::RankOf("abc"), -1);
 
   link::vllm::EngineFacts facts;
   EXPECT_EQ(link::vllm::ReadEngineFacts(VllmMessage("handshake.facts").at(0), facts), "");
   EXPECT_EQ(facts.version, "0.33.0");
   EXPECT_EQ(facts.context, 4096);
   EXPECT_EQ(facts.max_requests, 256);
-  for (const char* const known : {"0.33.0", "0.32.0", "0.33.1+cpu"}) {
-    EXPECT_TRUE(link::vllm::IsKnownVersion(known)) << known;
+  EXPECT_EQ(facts.added + facts.missing, "");
+}
+
+TEST(VllmHandshake, KnowsWhichVersionsSpeakSo) {
+  using enum link::vllm::VersionFit;
+  for (const char* const known : {"0.33.0", "0.32.0", "0.31.2", "0.33.1+cpu"}) {
+    EXPECT_EQ(link::vllm::FitOf(known), kKnown) << known;
   }
-  for (const char* const other : {"", "0.33", "0.3", "0.31.0", "0.34.0", "0.330.1", "1.33.0"}) {
-    EXPECT_FALSE(link::vllm::IsKnownVersion(other)) << other;
+  for (const char* const newer : {"0.34.0", "0.330.1", "1.0.0", "0.34.0rc1"}) {
+    EXPECT_EQ(link::vllm::FitOf(newer), kNewer) << newer;
   }
+  for (const char* const other : {"", "0.33", "0.3", "0.30.0", "0.33.", "0.-1.0", "x.33.0"}) {
+    EXPECT_EQ(link::vllm::FitOf(other), kOther) << other;
+  }
+}
+
+// Of 0.31 and 0.32: a request is the same, and what comes lacks fields at its end.
+TEST(VllmHandshake, OfOlderVersionsIsReadToo) {
+  int facts_read = 0, outputs_read = 0;
+  for (const auto& [name, frames] : OlderVllmMessages()) {
+    const std::string version = name.substr(0, name.find('/'));
+    const std::string kind = name.substr(name.find('/') + 1);
+    if (kind == "handshake.facts") {
+      link::vllm::EngineFacts facts;
+      EXPECT_EQ(link::vllm::ReadEngineFacts(frames.at(0), facts), "") << name;
+      EXPECT_EQ(facts.version, version);
+      EXPECT_EQ(facts.context, 4096);
+      EXPECT_EQ(facts.added, "");
+      EXPECT_EQ(facts.missing,
+                "coord_store_port, coordinator_input_address, coordinator_output_address");
+      ++facts_read;
+      continue;
+    }
+    ASSERT_TRUE(kind.starts_with("outputs.")) << name;
+    link::vllm::EngineCoreOutputs older, newest;
+    EXPECT_EQ(link::vllm::ReadOutputs(Views(frames), older), "") << name;
+    EXPECT_EQ(link::vllm::ReadOutputs(Views(VllmMessage(kind)), newest), "") << name;
+    ASSERT_EQ(older.outputs.size(), newest.outputs.size()) << name;
+    for (size_t i = 0; i < older.outputs.size(); ++i) {
+      EXPECT_TRUE(std::ranges::equal(older.outputs[i].ids, newest.outputs[i].ids)) << name;
+      EXPECT_EQ(older.outputs[i].finish, newest.outputs[i].finish) << name;
+      EXPECT_EQ(older.outputs[i].cached_tokens, newest.outputs[i].cached_tokens) << name;
+    }
+    EXPECT_EQ(older.answered, newest.answered) << name;
+    ++outputs_read;
+  }
+  EXPECT_EQ(facts_read, 2);
+  EXPECT_GT(outputs_read, 10);
+}
+
+TEST(VllmHandshake, SaysHowANewerVersionDiffers) {
+  // 0.33's with another version, a field more and one less.
+  const std::string facts_of_33 = VllmMessage("handshake.facts").at(0);
+  std::string bytes = Renamed(facts_of_33, "0.33.0", "0.34.0");
+  bytes = Renamed(bytes, "dtype", "shape");
+  link::vllm::EngineFacts facts;
+  EXPECT_EQ(link::vllm::ReadEngineFacts(bytes, facts), "");
+  EXPECT_EQ(link::vllm::NewerThanKnown(facts),
+            "it is vLLM 0.34.0, newer than those that are known (0.31, 0.32 or 0.33); its greeting "
+            "has in addition shape; it lacks dtype");
 }
 
 TEST(VllmHandshake, RefusesWhatIsCut) {

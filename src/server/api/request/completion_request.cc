@@ -121,6 +121,8 @@ constexpr DraftField kCommonFields[] = {
      [](Draft& to, const RequestValue& v) {
        to.request.priority = v.Integer<int32_t>(UpTo(INT32_MAX, INT32_MIN));
      }},
+    {"cache_salt", R"({"type":"string"})",
+     [](Draft& to, const RequestValue& v) { to.request.cache_salt = v.Text(); }},
     {"truncate_prompt_tokens", R"({"type":"integer","minimum":-1,"maximum":2147483647})",
      ReadTruncation},
 };

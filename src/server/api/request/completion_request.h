@@ -94,6 +94,8 @@ struct CompletionRequest {
   bool parses_special_tokens = false;  // parse_special_tokens; kChat: true
   int64_t stream_interval = 1;
   int32_t priority = 0;
+  std::string cache_salt = {};
+  std::string adapter = {};                            // where the model is one
   std::optional<int64_t> truncate_prompt_tokens = {};  // vLLM's: the last ones; -1: as many as fit
   std::string echo_members = {};                       // kResponses: JSON, a comma after each
   std::vector<std::string> unknown = {};               // fields that were ignored, 64 at the most

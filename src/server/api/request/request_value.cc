@@ -17,7 +17,7 @@ void Append(Json value, int depth, std::string& out) {
     for (auto result : Get(value.get_object())) {
       auto field = Get(std::move(result));
       out.push_back(separator);
-      AppendQuoted(out, Get(field.unescaped_key()));
+      AppendQuoted(out, json::NameOf(field));
       out.push_back(':');
       Append(field.value(), depth + 1, out);
       separator = ',';
