@@ -3,6 +3,7 @@
 
     planted_faults.py --check                    each fault still fits the source; nothing is built
     planted_faults.py [NAME...] [--json FILE]    plants one after the other; all, without a name
+    planted_faults.py --table FILE               prints what --json wrote, for a page
 
 A copy of the source in build/planted is built as the preset release is, and only the targets that
 the faults name. Without a fault their tests have to pass; with one, at least one has to fail. Fails
@@ -122,12 +123,21 @@ def plant(fault):
             "seconds": round(time.monotonic() - begin)}
 
 
-def executables_of(tests):
+def tests_by_executable(tests):
     counts = {}
     for test in tests:
         name = test.split(".")[0]
         counts[name] = counts.get(name, 0) + 1
-    return ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
+    return counts
+
+
+def print_table(path):
+    report = json.loads(path.read_text(encoding="utf-8"))
+    print("| subsystem | the fault is that | found by |\n|---|---|---|")
+    for row in report["faults"]:
+        found = ", ".join(f"`{name}` ({count})" if count > 1 else f"`{name}`"
+                          for name, count in sorted(tests_by_executable(row["failed"]).items()))
+        print(f"| {row['subsystem']} | {row['what']} | {found} |")
 
 
 def state_of_source():
@@ -142,7 +152,11 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME", help="of a fault; none: all")
     parser.add_argument("--check", action="store_true", help="build nothing")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="print its table as Markdown")
     arguments = parser.parse_args()
+    if arguments.table:
+        print_table(arguments.table)
+        return
 
     faults = read_faults(arguments.names)
     tests = (SOURCE / "tests/all_tests.txt").read_text(encoding="utf-8").split("\n")
@@ -167,7 +181,8 @@ def main():
     for fault in faults:
         rows.append(plant(fault))
         row = rows[-1]
-        found = executables_of(row["failed"]) or "NOT FOUND"
+        found = ", ".join(f"{name} ({count})" for name, count in
+                          sorted(tests_by_executable(row["failed"]).items())) or "NOT FOUND"
         print(f"{row['subsystem']}: {row['what']}\n  {row['file']}: {found}, of {row['ran']} tests, "
               f"{row['seconds']} s", flush=True)
     if arguments.json:
