@@ -38,6 +38,13 @@ if(SLUICE_SANITIZE)
   endif()
 endif()
 
+# Of clang 14, what few tests wait for is not optimised with sanitizers: the server's largest file takes 15 s
+# to compile instead of 24, the links' 10 instead of 21, the command's 9 instead of 27. Of g++ 12 they
+# take as long either way.
+if(SLUICE_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(sluice_cold_code_flags $<$<COMPILE_LANGUAGE:CXX>:-O0>)
+endif()
+
 if(SLUICE_FUZZ)
   # The library is what the fuzzer wants to see into; main comes with the fuzz target alone, and
   # other programs have no use for the counters.

@@ -191,9 +191,7 @@ TEST(GrammarService, AFillerMakesTheFirstMaskOfACachedGrammar) {
   Drain(script.engine, {&script.client});
   // The draw of the one token leaves a mask to fill.
   const auto await_filled = [&](int64_t count) {
-    for (int i = 0; i < 10000 && service->workers().filled() < count; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    while (service->workers().filled() < count) std::this_thread::yield();
     EXPECT_EQ(service->workers().filled(), count);
   };
   await_filled(1);

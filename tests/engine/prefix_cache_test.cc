@@ -120,6 +120,23 @@ TEST(PrefixCache, APromptThatWasAbortedIsKeptAsFarAsItWasRead) {
 
 // Conversations that begin alike and go apart, in turns and at once, in a cache that is too small
 // for them; each turn against an engine that keeps nothing.
+// The page after the longest so far is compared first: the pages before it count as well.
+TEST(PrefixCache, APageAfterAnotherBeginningIsNone) {
+  Random random(7);
+  Chat chat({.max_requests = 2});
+  const std::vector<int32_t> begin = RandomIds(random, 16), page = RandomIds(random, 16);
+  std::vector<int32_t> same_begin = begin, same_page = RandomIds(random, 16), prompt = begin;
+  Append(same_begin, RandomIds(random, 16));
+  Append(same_page, page);
+  Append(prompt, page);
+  Append(prompt, RandomIds(random, 1));
+  chat.Turn(same_begin);
+  chat.Turn(same_page);
+  const std::vector<int32_t> ids = chat.Turn(prompt);
+  EXPECT_EQ(chat.engine.counters().cached_tokens, 16);
+  EXPECT_EQ(ids, Chat({.max_requests = 2, .max_prefixes = 0}).Turn(prompt));
+}
+
 TEST(PrefixCache, ChangesNoToken) {
   int64_t cached = 0;
   for (uint64_t seed = 1; seed <= 12; ++seed) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tests/grammar/grammar_fixture.h"
+#include "tests/text/timing.h"
 
 namespace sluice {
 namespace {
@@ -28,17 +29,18 @@ class Refusals : public testing::Test {
     small_ = std::make_unique<SmallCompiler>(*library_);
   }
 
-  // The sentence is one line, names the parameter, has the part, and comes within a second.
+  // The sentence is one line, names the parameter, has the part, and takes at most a second.
   void Expect(GrammarKind kind, const std::string& text, const std::string& part) {
-    const auto start = std::chrono::steady_clock::now();
-    const std::string sentence = SentenceOf([&] { small_->compiler.Compile(kind, text); });
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    std::string sentence;
+    const auto refuse = [&] {
+      sentence = SentenceOf([&] { small_->compiler.Compile(kind, text); });
+    };
+    EXPECT_TRUE(EndsWithin(1.0, refuse)) << text.substr(0, 80);
     EXPECT_TRUE(sentence.starts_with(Name(kind))) << sentence << " for " << text.substr(0, 80);
     EXPECT_NE(sentence.find(part), std::string::npos) << sentence << "\n  has no: " << part;
     EXPECT_EQ(sentence.find('\n'), std::string::npos) << sentence;
     EXPECT_EQ(sentence.find("/project"), std::string::npos) << sentence;
     EXPECT_LT(sentence.size(), 600U);
-    EXPECT_LT(taken.count(), 1.0) << text.substr(0, 80);
   }
   void Schema(const std::string& text, const std::string& part) {
     Expect(GrammarKind::kJsonSchema, text, part);
@@ -116,7 +118,7 @@ TEST_F(Refusals, OfHostileTextsAreQuick) {
 
 // What is no error is done in bounded time as well.
 TEST_F(Refusals, NotOfWhatIsLargeAndLegal) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = ThreadSeconds();
   const auto compile = [&](GrammarKind kind, const std::string& text) {
     EXPECT_EQ(SentenceOf([&] { small_->compiler.Compile(kind, text); }), "") << text.substr(0, 80);
   };
@@ -125,8 +127,7 @@ TEST_F(Refusals, NotOfWhatIsLargeAndLegal) {
   compile(GrammarKind::kJsonSchema,
           R"({"type":"object","properties":{"n":{"anyOf":[{"$ref":"#"},{"type":"null"}]}}})");
   compile(GrammarKind::kJsonSchema, R"({"type":"string","minLength":3000,"maxLength":6000})");
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(taken.count(), 2.0);
+  EXPECT_LT(ThreadSeconds() - start, 20);  // without the limits minutes
 }
 
 TEST_F(Refusals, OfGrammarsWithTooManyRules) {

@@ -108,6 +108,24 @@ TEST(StrictBound, HoldsItsWorstCaseAndNoTenthLess) {
   }
 }
 
+// Weights that the planes hold exactly, and a hidden state of which every element but the first is
+// rounded by half a step in the weights' direction: nearly all of the error is the rounding's.
+TEST(StrictBound, HoldsTheRoundingOfTheHiddenStateAndNoTenthLess) {
+  const Batch weight({std::vector<float>(kPlaneGroup, 7.0f)}, DType::kF32);
+  const HeadPlanes planes =
+      HeadPlanes::Build(Matrix(weight), {.kind = CertificateKind::kStrict}, {});
+  std::vector<float> values(kPlaneGroup, 0.5f);
+  values[0] = 127 * 128;  // of which the step is 1
+  const Batch hidden({values}, DType::kF32, 0);
+  const semantics::Row row{Matrix(hidden).Row(0), DType::kF32, kPlaneGroup};
+  for (const ScoreTable* table : ScoreTables()) {
+    ScoredRow scored = Scored(*table, planes, {}, Matrix(hidden))[0];
+    EXPECT_LE(WorstError(scored, Matrix(weight), {}, row), 1.0);
+    for (float& width : scored.widths) width *= 0.9f;
+    EXPECT_GT(WorstError(scored, Matrix(weight), {}, row), 1.0);
+  }
+}
+
 // A hidden state that knows the dither can break the bound, which is why the seed is private; one
 // made so that it just holds shows that the checker would notice a bound a tenth too small.
 TEST(DitherBound, ACheckerNoticesATenthLess) {

@@ -35,6 +35,7 @@ TEST(OutputParser, GivesTheSameForEveryCutIntoTwoAndThree) {
       ASSERT_EQ(Parse(of, {i}), of.shown) << of.text << " at " << i;
       if (of.text.size() > 300) continue;
       for (size_t j = i + 1; j < of.text.size(); ++j, ++cuts) {
+        if (!IsTried(static_cast<int>(cuts))) continue;
         ASSERT_EQ(Parse(of, {i, j}), of.shown) << of.text << " at " << i << " and " << j;
       }
     }

@@ -190,9 +190,9 @@ TEST_F(HttpListenerTest, PausesWithoutDescriptorsAndRecovers) {
   std::vector<int> taken;
   for (int fd = ::dup(spare); fd >= 0; fd = ::dup(spare)) taken.push_back(fd);
   ::close(spare);
-  Peer waiting = Connect();  // has the last one
+  const auto begin = std::chrono::steady_clock::now();  // before the first pause
+  Peer waiting = Connect();                             // has the last one
 
-  const auto begin = std::chrono::steady_clock::now();
   ASSERT_TRUE(Until([&] { return counters.accept_pauses >= 2; }));
   exchange_->stream() += "goes on";
   exchange_->Flush();
