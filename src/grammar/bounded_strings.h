@@ -1,6 +1,7 @@
 // The rules of JSON strings with a maxLength, written so that masks are quick.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,8 +19,9 @@ inline constexpr int64_t kLongestChain = 512;
 // match stay the same, but for control characters, which JSON does not have in strings and the
 // engine's rule lets through.
 //
-// Returns whether anything was changed.
+// A string for which the rules would grow beyond `most_bytes` stays as it is: strings with as many
+// different lowest lengths share nothing. Returns whether anything was changed.
 enum class AfterString : uint8_t { kJson, kAnything };  // what may follow; kJson: or nothing
-bool RewriteBoundedStrings(AfterString after, std::string& rules);
+bool RewriteBoundedStrings(AfterString after, size_t most_bytes, std::string& rules);
 
 }  // namespace sluice::grammar

@@ -152,10 +152,19 @@ class CompilerImpl {
     const abi::Any self = compiler_.any();
     const Value string = library_->String(kind == GrammarKind::kJsonObject ? kAnyObject : text);
     const abi::Any source = string.any();
+    const auto check_size = [&](size_t bytes) {
+      CheckBytes(kind, text, "its rules take", bytes, limits_.rules_bytes);
+    };
     const auto check_rules = [&](const Value& rules) {
       const Value written = library_->Call(f.rules_text, {rules.any()});
-      CheckBytes(kind, text, "its rules take", written.String().size(), limits_.rules_bytes);
+      check_size(written.String().size());
       return std::string(written.String());
+    };
+    const auto compile_rules = [&](const std::string& rules) {
+      check_size(rules.size());
+      const Value edited = library_->String(rules);
+      const Value root = library_->String("root");
+      return library_->Call(f.compile_ebnf, {self, edited.any(), root.any()});
     };
     switch (kind) {
       case GrammarKind::kJsonSchema:
@@ -170,10 +179,8 @@ class CompilerImpl {
         std::string rules = check_rules(library_->Call(
             f.json_schema_rules,
             {source, Bool(spaces), None(), apart, strict, most, Bool(false), Bool(false)}));
-        if (RewriteBoundedStrings(AfterString::kJson, rules)) {
-          const Value edited = library_->String(rules);
-          const Value root = library_->String("root");
-          return library_->Call(f.compile_ebnf, {self, edited.any(), root.any()});
+        if (RewriteBoundedStrings(AfterString::kJson, limits_.rules_bytes, rules)) {
+          return compile_rules(rules);
         }
         return library_->Call(f.compile_json_schema, {self, source, Bool(spaces), None(), apart,
                                                       strict, most, Bool(false)});
@@ -194,10 +201,10 @@ class CompilerImpl {
       }
       case GrammarKind::kStructuralTag: {
         std::string rules = check_rules(library_->Call(f.tag_rules, {source}));
-        if (RewriteBoundedStrings(AfterString::kAnything, rules)) {
-          const Value edited = library_->String(rules);
-          const Value root = library_->String("root");
-          return library_->Call(f.compile_ebnf, {self, edited.any(), root.any()});
+        // A rule of a grammar in a tag may have the name and the form of a schema's.
+        if (!HasGrammar(text) &&
+            RewriteBoundedStrings(AfterString::kAnything, limits_.rules_bytes, rules)) {
+          return compile_rules(rules);
         }
         return library_->Call(f.compile_tag, {self, source});
       }
