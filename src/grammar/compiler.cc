@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <limits>
+#include <memory>
+#include <mutex>
 
 #include "grammar/bounded_strings.h"
 #include "grammar/compiled.h"
@@ -60,6 +62,7 @@ class CompilerImpl {
     const std::string key = Key(kind, text, options);
     if (auto found = cache_.Find(key)) return found;
     auto compiled = std::make_shared<const Compiled>(Make(kind, text, options));
+    BoundRules();
     cache_.Add(key, compiled);
     return compiled;
   }
@@ -73,6 +76,11 @@ class CompilerImpl {
     return text.size() <= limits_.text_bytes && cache_.Has(Key(kind, text, options));
   }
   size_t cached_bytes() const { return cache_.bytes(); }
+  size_t kept_rule_bytes() const {
+    const std::shared_ptr<const Value> held = compiler();
+    return static_cast<size_t>(
+        library_->Call(library_->functions().compiler_bytes, {held->any()}).Integer());
+  }
 
  private:
   static std::string Key(GrammarKind kind, std::string_view text, const GrammarOptions& options) {
@@ -99,11 +107,32 @@ class CompilerImpl {
       const Value stops = library_->Call(f.array, args);
       vocabulary_ = library_->Call(f.new_vocabulary,
                                    {texts.any(), Int(0), Int(vocab), stops.any(), Bool(false)});
-      // One thread, which is the caller's, and no cache: the one here has a bound.
-      compiler_ = library_->Call(f.new_compiler, {vocabulary_.any(), Int(1), Bool(false), Int(-1)});
+      compiler_ = NewCompiler();
     } catch (const CallError& error) {
       ThrowInvalid("tokenizer", "a vocabulary", CleanReason(error.what()));
     }
+  }
+
+  // One thread, which is the caller's. It keeps the masks of each rule, for grammars that have the
+  // same one.
+  std::shared_ptr<const Value> NewCompiler() const {
+    return std::make_shared<const Value>(
+        library_->Call(library_->functions().new_compiler,
+                       {vocabulary_.any(), Int(1), Bool(limits_.cache_bytes > 0), Int(-1)}));
+  }
+
+  std::shared_ptr<const Value> compiler() const {
+    const std::lock_guard lock(compiler_mutex_);
+    return compiler_;
+  }
+
+  // What the engine drops from its cache leaves something in memory, and a compiler that goes
+  // leaves nothing: it goes when it keeps too much.
+  void BoundRules() {
+    if (kept_rule_bytes() <= limits_.cache_bytes) return;
+    std::shared_ptr<const Value> made = NewCompiler();
+    const std::lock_guard lock(compiler_mutex_);
+    compiler_.swap(made);
   }
 
   Compiled Make(GrammarKind kind, std::string_view text, const GrammarOptions& options) const {
@@ -149,7 +178,8 @@ class CompilerImpl {
   // First the rules, which is quick: the masks take time for every one of them.
   Value Run(GrammarKind kind, std::string_view text, const GrammarOptions& options) const {
     const auto& f = library_->functions();
-    const abi::Any self = compiler_.any();
+    const std::shared_ptr<const Value> held = compiler();
+    const abi::Any self = held->any();
     const Value string = library_->String(kind == GrammarKind::kJsonObject ? kAnyObject : text);
     const abi::Any source = string.any();
     const auto check_size = [&](size_t bytes) {
@@ -216,7 +246,8 @@ class CompilerImpl {
   std::shared_ptr<const TokenSet> tokens_;
   GrammarLimits limits_;
   Value vocabulary_;
-  Value compiler_;
+  mutable std::mutex compiler_mutex_;
+  std::shared_ptr<const Value> compiler_;  // under the mutex
   CompiledCache cache_;
 };
 
@@ -315,5 +346,6 @@ bool GrammarCompiler::IsCached(GrammarKind kind, std::string_view text,
 }
 
 size_t GrammarCompiler::cached_bytes() const { return impl_->cached_bytes(); }
+size_t GrammarCompiler::kept_rule_bytes() const { return impl_->kept_rule_bytes(); }
 
 }  // namespace sluice

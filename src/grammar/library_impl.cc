@@ -135,6 +135,7 @@ void LibraryImpl::LookUp() {
   f.compile_lark = Method("GrammarCompiler", "compile_lark");
   f.compile_tag = Method("GrammarCompiler", "compile_structural_tag");
   f.compiled_bytes = Method("CompiledGrammar", "memory_size_bytes");
+  f.compiler_bytes = Method("GrammarCompiler", "get_cache_size_bytes");
   f.fill = Method("GrammarMatcher", "fill_next_token_bitmask");
   f.accept = Method("GrammarMatcher", "accept_token");
   f.rollback = Method("GrammarMatcher", "rollback");
