@@ -105,13 +105,15 @@ class Peer:
         return times
 
     def text(self, name: str, count: int) -> list:
-        """The tokens of a random text."""
+        """The tokens of a random text. It has no control characters, which xgrammar lets into strings of a
+        bounded length and JSON does not have."""
+        has_none = self.numpy.array([not any("\u0100" <= one < "\u0120" for one in token) for token in self.tokens])
         bitmask = self.xgrammar.allocate_token_bitmask(1, len(self.tokens))
         matcher, chosen, ids = self.xgrammar.GrammarMatcher(self.one(self.compiler(), name)), random.Random(1), []
         for _ in range(count):
             matcher.fill_next_token_bitmask(bitmask)
             bits = self.numpy.unpackbits(bitmask[0].numpy().view(self.numpy.uint8), bitorder="little")
-            ids.append(int(chosen.choice(self.numpy.flatnonzero(bits[:len(self.tokens)]))))
+            ids.append(int(chosen.choice(self.numpy.flatnonzero(bits[:len(self.tokens)] & has_none))))
             matcher.accept_token(ids[-1])
         return ids
 
