@@ -48,7 +48,8 @@ class CompilerImpl {
     if (stop_tokens.empty()) ThrowInvalid("stop_tokens.size()", "0", "at least 1");
     for (const int32_t token : stop_tokens) CheckInRange("stop_tokens", token, 0, vocab - 1);
     tokens = tokens.first(std::min(tokens.size(), static_cast<size_t>(vocab)));
-    TokenSet set = {std::vector<bool>(static_cast<size_t>(vocab))};
+    TokenSet set = {std::vector<bool>(static_cast<size_t>(vocab)),
+                    {stop_tokens.begin(), stop_tokens.end()}};
     for (size_t i = 0; i < tokens.size(); ++i) set.may_come[i] = !tokens[i].empty();
     for (const int32_t token : stop_tokens) set.may_come[static_cast<size_t>(token)] = true;
     tokens_ = std::make_shared<const TokenSet>(std::move(set));

@@ -140,7 +140,6 @@ void LibraryImpl::LookUp() {
   f.accept = Method("GrammarMatcher", "accept_token");
   f.rollback = Method("GrammarMatcher", "rollback");
   f.fork = Method("GrammarMatcher", "fork");
-  f.is_terminated = Method("GrammarMatcher", "is_terminated");
   f.is_completed = Method("GrammarMatcher", "is_completed");
   f.jump_forward = Method("GrammarMatcher", "find_jump_forward_string");
 }

@@ -73,7 +73,7 @@ class LibraryImpl {
     Function json_schema_rules, regex_rules, ebnf_rules, lark_rules, tag_rules, rules_text;
     Function compile_json_schema, compile_regex, compile_ebnf, compile_lark, compile_tag;
     Function compiled_bytes, compiler_bytes;
-    Function fill, accept, rollback, fork, is_terminated, is_completed, jump_forward;
+    Function fill, accept, rollback, fork, is_completed, jump_forward;
   };
   const Functions& functions() const { return functions_; }
 
