@@ -52,7 +52,7 @@ std::optional<Bounds> BoundsOf(std::string_view name, std::string_view rule) {
 }
 
 std::string NameOf(const Bounds& bounds) {
-  return "sluice_text_" + Number(bounds.least) + "_" + Number(bounds.most);
+  return std::string(kChainName) + Number(bounds.least) + "_" + Number(bounds.most);
 }
 
 Bounds Next(const Bounds& bounds) {

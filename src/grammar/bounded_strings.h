@@ -11,6 +11,7 @@ namespace sluice::grammar {
 // Longer ones stay as the grammar engine has them: each character of the longest string is a rule,
 // for which masks are made when a grammar is compiled.
 inline constexpr int64_t kLongestChain = 512;
+inline constexpr std::string_view kChainName = "sluice_text_";  // their rules' names begin so
 
 // `rules`: what the grammar engine writes for JSON schemas. Their strings of a bounded length count
 // characters, and near the end of one each token is tried that may be too long. Here a string has a

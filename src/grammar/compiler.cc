@@ -7,6 +7,7 @@
 #include "grammar/compiled.h"
 #include "grammar/compiled_cache.h"
 #include "grammar/reason.h"
+#include "grammar/rule_states.h"
 #include "grammar/schema_check.h"
 #include "sluice/grammar.hpp"
 #include "support/check.h"
@@ -53,6 +54,7 @@ class CompilerImpl {
     for (size_t i = 0; i < tokens.size(); ++i) set.may_come[i] = !tokens[i].empty();
     for (const int32_t token : stop_tokens) set.may_come[static_cast<size_t>(token)] = true;
     tokens_ = std::make_shared<const TokenSet>(std::move(set));
+    first_bytes_ = CountFirstBytes(tokens);
     MakeCompiler(tokens, stop_tokens, vocab);
   }
 
@@ -186,6 +188,11 @@ class CompilerImpl {
     const auto check_size = [&](size_t bytes) {
       CheckBytes(kind, text, "its rules take", bytes, limits_.rules_bytes);
     };
+    const auto check_masks = [&](const std::string& rules, bool has_chains) {
+      CheckBytes(kind, text, "its masks may take",
+                 static_cast<size_t>(EstimateMaskBytes(rules, has_chains, first_bytes_)),
+                 limits_.mask_bytes);
+    };
     const auto check_rules = [&](const Value& rules) {
       const Value written = library_->Call(f.rules_text, {rules.any()});
       check_size(written.String().size());
@@ -193,6 +200,7 @@ class CompilerImpl {
     };
     const auto compile_rules = [&](const std::string& rules) {
       check_size(rules.size());
+      check_masks(rules, true);
       const Value edited = library_->String(rules);
       const Value root = library_->String("root");
       return library_->Call(f.compile_ebnf, {self, edited.any(), root.any()});
@@ -213,21 +221,23 @@ class CompilerImpl {
         if (RewriteBoundedStrings(AfterString::kJson, limits_.rules_bytes, rules)) {
           return compile_rules(rules);
         }
+        check_masks(rules, false);
         return library_->Call(f.compile_json_schema, {self, source, Bool(spaces), None(), apart,
                                                       strict, most, Bool(false)});
       }
       case GrammarKind::kRegex:
-        check_rules(library_->Call(f.regex_rules, {source, Bool(false)}));
+        check_masks(check_rules(library_->Call(f.regex_rules, {source, Bool(false)})), false);
         return library_->Call(f.compile_regex, {self, source});
       case GrammarKind::kEbnf: {
         const Value root = library_->String("root");
-        check_rules(library_->Call(f.ebnf_rules, {source, root.any()}));
+        check_masks(check_rules(library_->Call(f.ebnf_rules, {source, root.any()})), false);
         return library_->Call(f.compile_ebnf, {self, source, root.any()});
       }
       case GrammarKind::kLark: {
         const Value none = library_->Call(f.array, std::span<abi::Any>());
-        check_rules(
-            library_->Call(f.lark_rules, {source, vocabulary_.any(), none.any(), none.any()}));
+        check_masks(check_rules(library_->Call(
+                        f.lark_rules, {source, vocabulary_.any(), none.any(), none.any()})),
+                    false);
         return library_->Call(f.compile_lark, {self, source, none.any(), none.any()});
       }
       case GrammarKind::kStructuralTag: {
@@ -237,6 +247,7 @@ class CompilerImpl {
             RewriteBoundedStrings(AfterString::kAnything, limits_.rules_bytes, rules)) {
           return compile_rules(rules);
         }
+        check_masks(rules, false);
         return library_->Call(f.compile_tag, {self, source});
       }
     }
@@ -246,6 +257,7 @@ class CompilerImpl {
   std::shared_ptr<const LibraryImpl> library_;
   std::shared_ptr<const TokenSet> tokens_;
   GrammarLimits limits_;
+  FirstBytes first_bytes_ = {};
   Value vocabulary_;
   mutable std::mutex compiler_mutex_;
   std::shared_ptr<const Value> compiler_;  // under the mutex

@@ -22,6 +22,12 @@ std::string Repeated(const std::string& text, int count) {
   return all;
 }
 
+std::vector<std::string> ManyTokens() {
+  std::vector<std::string> tokens = SmallVocabulary();
+  for (int i = 0; i < 6000; ++i) tokens.push_back("t" + std::to_string(i));
+  return tokens;
+}
+
 class Refusals : public testing::Test {
  protected:
   void SetUp() override {
@@ -143,6 +149,60 @@ TEST_F(Refusals, OfGrammarsWithTooManyRules) {
       std::string::npos);
 }
 
+// Each of these would take minutes or gigabytes with a vocabulary as models have it.
+TEST_F(Refusals, OfMasksThatMayTakeTooMuch) {
+  const auto tokens = ManyTokens();
+  GrammarCompiler compiler(*library_, Views(tokens), std::vector<int32_t>{kStop},
+                           static_cast<int32_t>(tokens.size()), {.mask_bytes = size_t{32} << 20});
+  const auto expect = [&](GrammarKind kind, const std::string& text) {
+    EXPECT_NE(SentenceOf([&] { compiler.Compile(kind, text); }).find("its masks may take"),
+              std::string::npos)
+        << text.substr(0, 80);
+  };
+  std::string rules = "root ::= \"a\"";
+  std::string schema = R"({"type":"object","properties":{)";
+  for (int i = 0; i < 100; ++i) {
+    const std::string letters = {static_cast<char>('a' + i % 26), static_cast<char>('a' + i / 26)};
+    rules += " [^" + letters + "]{0,600}";
+    schema += (i == 0 ? "\"p" : ",\"p") + std::to_string(i) +
+              R"(":{"type":"string","pattern":"^[^)" + letters + R"(]{0,100}$"})";
+  }
+  expect(GrammarKind::kEbnf, rules);
+  expect(GrammarKind::kJsonSchema, schema + "}}");
+  expect(GrammarKind::kJsonSchema,
+         R"({"type":"string","pattern":"^([^b]{0,30}[^c]{0,30}){0,30}$"})");
+}
+
+// So nothing that is compiled takes more than the limit.
+TEST_F(Refusals, EstimateMasksFromAbove) {
+  const auto tokens = ManyTokens();
+  const auto compile = [&](GrammarKind kind, const std::string& text, const GrammarLimits& limits) {
+    GrammarCompiler compiler(*library_, Views(tokens), std::vector<int32_t>{kStop},
+                             static_cast<int32_t>(tokens.size()), limits);
+    return compiler.Compile(kind, text).bytes();
+  };
+  const std::pair<GrammarKind, std::string> grammars[] = {
+      {GrammarKind::kEbnf, "root ::= [^a] [^b] [^c]{0,600} \"t1\" [^d]{30,60}"},
+      {GrammarKind::kEbnf, "root ::= a a \"x\"\na ::= [^a]* \"t\" | [a-t]{2,9} [\\u00e9-\\u4e00]"},
+      {GrammarKind::kLark, "start: (\"t\" /[a-z]+/)~2..300 /t.*/"},
+      {GrammarKind::kRegex, "(t[^b]{0,40}){0,20}"},
+      {GrammarKind::kJsonSchema,
+       R"({"type":"string","pattern":"^[^c]{0,100}(t[0-9]{1,3}){0,9}$"})"},
+      {GrammarKind::kJsonSchema, R"({"type":"string","maxLength":100})"},
+      {GrammarKind::kJsonSchema, R"({"type":"string","minLength":3,"maxLength":1000})"},
+      {GrammarKind::kJsonSchema,
+       R"({"type":"object","additionalProperties":{"type":["string","number","null"]}})"},
+      {GrammarKind::kJsonObject, ""},
+  };
+  for (const auto& [kind, text] : grammars) {
+    const size_t bytes = compile(kind, text, {});
+    EXPECT_NE(
+        SentenceOf([&] { compile(kind, text, {.mask_bytes = bytes}); }).find("its masks may take"),
+        std::string::npos)
+        << text << " takes " << bytes;
+  }
+}
+
 TEST_F(Refusals, OfACompilersArguments) {
   const auto tokens = SmallVocabulary();
   const auto make = [&](std::vector<int32_t> stops, int32_t vocab) {
@@ -206,8 +266,7 @@ TEST(GrammarCache, BoundsTheRulesThatAreKept) {
 // time of the thread, which others on the machine do not have.
 TEST(GrammarCache, KeepsTheMasksOfRules) {
   SLUICE_NEEDS_GRAMMAR(library);
-  std::vector<std::string> tokens = SmallVocabulary();
-  for (int i = 0; i < 6000; ++i) tokens.push_back("t" + std::to_string(i));
+  const std::vector<std::string> tokens = ManyTokens();
   const auto cpu_ns = [](GrammarCompiler& compiler, const std::string& name) {
     const auto now = [] {
       timespec time = {};
