@@ -396,3 +396,25 @@ RESEARCH = [
           heads=("head", "answer"), value="ns/1000"),
 ]
 TABLES += RESEARCH
+
+TABLES += [
+    table("grammar-compile", "grammar-cpu.json",
+          [of((schema, f"{vocab}"), {"schema": schema, "vocab": vocab})
+           for schema in ("40 properties", "40 properties, after others", "a string of at most 100",
+                          "a string of at most 100, after another") for vocab in (8192, 128256)],
+          [of("compile, ms", {"task": "compile"}, value="ns/1000000"),
+           of("the package, ms", {"task": "compile"}, value="peer_ns/1000000"),
+           of("again, us", {"task": "compile again"}, value="ns/1000"),
+           of("the package, us", {"task": "compile again"}, value="peer_ns/1000")],
+          heads=("schema", "vocabulary"), digits=2),
+    table("grammar-fill", "grammar-cpu.json",
+          [of((schema, f"{vocab}", str(batch)), {"schema": schema, "vocab": vocab, "batch": batch})
+           for schema in ("people", "people, bounded names") for vocab in (8192, 128256) for batch in (1, 8, 64)],
+          [of("us a mask", value="mean_ns/1000", where={"peer": "xgrammar in Python"}),
+           of("a call for each row", value="peer_mean_ns/1000", where={"peer": "xgrammar in Python"}),
+           of("its batch", value="peer_mean_ns/1000", where={"peer": "xgrammar in Python, batch"})],
+          where={"task": "fill"}, heads=("schema", "vocabulary", "rows"), digits=2),
+    figure("structured-soak-requests", "structured-soak-cpu.json", {"task": "answers"}, "requests", decimals=0),
+    figure("structured-soak-ended", "structured-soak-cpu.json", {"task": "answers"}, "ended", decimals=0),
+    figure("structured-soak-match", "structured-soak-cpu.json", {"task": "answers"}, "match", decimals=0),
+]

@@ -57,6 +57,8 @@ ClientRequest RequestOf(const EngineRequest& record) {
           .max_tokens = record.max_tokens,
           .prompt_logprobs = record.prompt_logprobs,
           .text = record.text,
+          .grammar = record.grammar,
+          .thinking = record.thinking,
           .ignores_end = true,
           .mode = OutputMode::kFinal};
 }

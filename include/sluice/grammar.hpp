@@ -61,8 +61,10 @@ class GrammarLibrary {
 struct GrammarLimits {
   size_t text_bytes = size_t{256} << 10;   // of a grammar's text
   size_t rules_bytes = size_t{256} << 10;  // of the rules that the text becomes, before its masks
+  size_t mask_bytes =
+      size_t{2} << 30;  // of its masks, by an estimate from above before any is made
   size_t compiled_bytes = size_t{256} << 20;  // of one compiled grammar
-  size_t cache_bytes = size_t{64} << 20;      // of all that are kept; 0: none is
+  size_t cache_bytes = size_t{64} << 20;      // of all that are kept, and of kept rules; 0: none is
   int32_t nesting = 64;                       // of JSON
 };
 
@@ -121,6 +123,8 @@ class GrammarCompiler {
                               const GrammarOptions& options = {}) const;
   bool IsCached(GrammarKind kind, std::string_view text, const GrammarOptions& options = {}) const;
   size_t cached_bytes() const;
+  // The masks of rules, which are kept for other grammars with the same ones.
+  size_t kept_rule_bytes() const;
 
  private:
   std::unique_ptr<grammar::CompilerImpl> impl_;

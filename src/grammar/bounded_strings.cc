@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -51,28 +52,45 @@ std::optional<Bounds> BoundsOf(std::string_view name, std::string_view rule) {
 }
 
 std::string NameOf(const Bounds& bounds) {
-  return "sluice_text_" + Number(bounds.least) + "_" + Number(bounds.most);
+  return std::string(kChainName) + Number(bounds.least) + "_" + Number(bounds.most);
 }
 
 Bounds Next(const Bounds& bounds) {
   return {std::max<int64_t>(bounds.least - 1, 0), bounds.most - 1};
 }
 
-void WriteRest(const Bounds& bounds, AfterString after, std::string& rules) {
-  rules.append(NameOf(bounds)).append(kIs).append("(");
-  if (bounds.least == 0) rules.append(R"(("\""))");
-  if (bounds.least == 0 && bounds.most > 0) rules.append(" | ");
+std::string RestRule(const Bounds& bounds, AfterString after) {
+  std::string rule = NameOf(bounds).append(kIs).append("(");
+  if (bounds.least == 0) rule.append(R"(("\""))");
+  if (bounds.least == 0 && bounds.most > 0) rule.append(" | ");
   if (bounds.most > 0) {
-    rules.append("(").append(kCharacter).append(" ").append(NameOf(Next(bounds))).append(")");
+    rule.append("(").append(kCharacter).append(" ").append(NameOf(Next(bounds))).append(")");
   }
-  rules.append(")").append(after == AfterString::kJson ? kAfter : "").append("\n");
+  return rule.append(")").append(after == AfterString::kJson ? kAfter : "").append("\n");
+}
+
+// Those that `rests` does not have. False, and nothing has changed: they would be too large.
+bool AddRests(const Bounds& bounds, AfterString after, size_t most_bytes, size_t& bytes,
+              std::map<Bounds, std::string>& rests) {
+  std::map<Bounds, std::string> added;
+  size_t size = bytes;
+  for (Bounds rest = bounds; rest.most >= 0 && !rests.contains(rest); rest = Next(rest)) {
+    std::string rule = RestRule(rest, after);
+    size += rule.size();
+    if (size > most_bytes) return false;
+    added.emplace(rest, std::move(rule));
+  }
+  rests.merge(added);
+  bytes = size;
+  return true;
 }
 
 }  // namespace
 
-bool RewriteBoundedStrings(AfterString after, std::string& rules) {
+bool RewriteBoundedStrings(AfterString after, size_t most_bytes, std::string& rules) {
   std::string written;
-  std::set<Bounds> rests;
+  std::map<Bounds, std::string> rests;  // their rules
+  size_t bytes = rules.size();
   std::set<std::string, std::less<>> unused;
   bool has_changed = false;
   std::string_view left = rules;
@@ -90,17 +108,17 @@ bool RewriteBoundedStrings(AfterString after, std::string& rules) {
       continue;
     }
     const std::optional<Bounds> bounds = BoundsOf(name, rule);
-    if (!bounds.has_value() || bounds->most > kLongestChain) {
+    if (!bounds.has_value() || bounds->most > kLongestChain ||
+        !AddRests(*bounds, after, most_bytes, bytes, rests)) {
       written.append(line).append("\n");
       continue;
     }
     has_changed = true;
     unused.insert(std::string(name).append(kCharacters));
     written.append(name).append(kIs).append(R"((("\"" )").append(NameOf(*bounds)).append("))\n");
-    for (Bounds rest = *bounds; rests.insert(rest).second && rest.most > 0;) rest = Next(rest);
   }
   if (!has_changed) return false;
-  for (const Bounds& rest : rests) WriteRest(rest, after, written);
+  for (const auto& [bounds, rule] : rests) written.append(rule);
   rules = std::move(written);
   return true;
 }

@@ -15,6 +15,7 @@ namespace sluice::grammar {
 // The engine prints a warning when it is given a token that no grammar can accept, so it is not.
 struct TokenSet {
   std::vector<bool> may_come;  // has text, or is a stop token
+  std::vector<int32_t> stops;
 };
 
 struct Compiled {

@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <limits>
+#include <memory>
+#include <mutex>
 
 #include "grammar/bounded_strings.h"
 #include "grammar/compiled.h"
 #include "grammar/compiled_cache.h"
 #include "grammar/reason.h"
+#include "grammar/rule_states.h"
 #include "grammar/schema_check.h"
 #include "grammar/surrogates.h"
 #include "sluice/grammar.hpp"
@@ -48,10 +51,12 @@ class CompilerImpl {
     if (stop_tokens.empty()) ThrowInvalid("stop_tokens.size()", "0", "at least 1");
     for (const int32_t token : stop_tokens) CheckInRange("stop_tokens", token, 0, vocab - 1);
     tokens = tokens.first(std::min(tokens.size(), static_cast<size_t>(vocab)));
-    TokenSet set = {std::vector<bool>(static_cast<size_t>(vocab))};
+    TokenSet set = {std::vector<bool>(static_cast<size_t>(vocab)),
+                    {stop_tokens.begin(), stop_tokens.end()}};
     for (size_t i = 0; i < tokens.size(); ++i) set.may_come[i] = !tokens[i].empty();
     for (const int32_t token : stop_tokens) set.may_come[static_cast<size_t>(token)] = true;
     tokens_ = std::make_shared<const TokenSet>(std::move(set));
+    first_bytes_ = CountFirstBytes(tokens);
     MakeCompiler(tokens, stop_tokens, vocab);
   }
 
@@ -62,6 +67,7 @@ class CompilerImpl {
     const std::string key = Key(kind, text, options);
     if (auto found = cache_.Find(key)) return found;
     auto compiled = std::make_shared<const Compiled>(Make(kind, text, options));
+    BoundRules();
     cache_.Add(key, compiled);
     return compiled;
   }
@@ -75,6 +81,11 @@ class CompilerImpl {
     return text.size() <= limits_.text_bytes && cache_.Has(Key(kind, text, options));
   }
   size_t cached_bytes() const { return cache_.bytes(); }
+  size_t kept_rule_bytes() const {
+    const std::shared_ptr<const Value> held = compiler();
+    return static_cast<size_t>(
+        library_->Call(library_->functions().compiler_bytes, {held->any()}).Integer());
+  }
 
  private:
   static std::string Key(GrammarKind kind, std::string_view text, const GrammarOptions& options) {
@@ -101,11 +112,32 @@ class CompilerImpl {
       const Value stops = library_->Call(f.array, args);
       vocabulary_ = library_->Call(f.new_vocabulary,
                                    {texts.any(), Int(0), Int(vocab), stops.any(), Bool(false)});
-      // One thread, which is the caller's, and no cache: the one here has a bound.
-      compiler_ = library_->Call(f.new_compiler, {vocabulary_.any(), Int(1), Bool(false), Int(-1)});
+      compiler_ = NewCompiler();
     } catch (const CallError& error) {
       ThrowInvalid("tokenizer", "a vocabulary", CleanReason(error.what()));
     }
+  }
+
+  // One thread, which is the caller's. It keeps the masks of each rule, for grammars that have the
+  // same one.
+  std::shared_ptr<const Value> NewCompiler() const {
+    return std::make_shared<const Value>(
+        library_->Call(library_->functions().new_compiler,
+                       {vocabulary_.any(), Int(1), Bool(limits_.cache_bytes > 0), Int(-1)}));
+  }
+
+  std::shared_ptr<const Value> compiler() const {
+    const std::lock_guard lock(compiler_mutex_);
+    return compiler_;
+  }
+
+  // What the engine drops from its cache leaves something in memory, and a compiler that goes
+  // leaves nothing: it goes when it keeps too much.
+  void BoundRules() {
+    if (kept_rule_bytes() <= limits_.cache_bytes) return;
+    std::shared_ptr<const Value> made = NewCompiler();
+    const std::lock_guard lock(compiler_mutex_);
+    compiler_.swap(made);
   }
 
   Compiled Make(GrammarKind kind, std::string_view text, const GrammarOptions& options) const {
@@ -186,27 +218,42 @@ class CompilerImpl {
     ThrowInvalid("kind", ToText(static_cast<int64_t>(kind)), "a kind of grammar");
   }
 
+  bool RewriteStrings(GrammarKind kind, std::string_view text, std::string& rules) const {
+    if (kind == GrammarKind::kJsonSchema || kind == GrammarKind::kJsonObject) {
+      return RewriteBoundedStrings(AfterString::kJson, limits_.rules_bytes, rules);
+    }
+    // A rule of a grammar in a tag may have the name and the form of a schema's.
+    return kind == GrammarKind::kStructuralTag && !HasGrammar(text) &&
+           RewriteBoundedStrings(AfterString::kAnything, limits_.rules_bytes, rules);
+  }
+
   // First the rules, which is quick: the masks take time for every one of them.
   Value Run(GrammarKind kind, std::string_view text, const GrammarOptions& options) const {
     std::string rules = RulesOf(kind, text, options);
-    CheckBytes(kind, text, "its rules take", rules.size(), limits_.rules_bytes);
-    if (kind == GrammarKind::kJsonSchema || kind == GrammarKind::kJsonObject) {
-      RewriteBoundedStrings(AfterString::kJson, rules);
-    } else if (kind == GrammarKind::kStructuralTag) {
-      RewriteBoundedStrings(AfterString::kAnything, rules);
-    }
+    const auto check_size = [&] {
+      CheckBytes(kind, text, "its rules take", rules.size(), limits_.rules_bytes);
+    };
+    check_size();
+    const bool has_chains = RewriteStrings(kind, text, rules);
+    if (has_chains) check_size();
     ExcludeSurrogates(rules);
+    CheckBytes(kind, text, "its masks may take",
+               static_cast<size_t>(EstimateMaskBytes(rules, has_chains, first_bytes_)),
+               limits_.mask_bytes);
+    const std::shared_ptr<const Value> held = compiler();
     const Value edited = library_->String(rules);
     const Value root = library_->String(kRoot);
     return library_->Call(library_->functions().compile_ebnf,
-                          {compiler_.any(), edited.any(), root.any()});
+                          {held->any(), edited.any(), root.any()});
   }
 
   std::shared_ptr<const LibraryImpl> library_;
   std::shared_ptr<const TokenSet> tokens_;
   GrammarLimits limits_;
+  FirstBytes first_bytes_ = {};
   Value vocabulary_;
-  Value compiler_;
+  mutable std::mutex compiler_mutex_;
+  std::shared_ptr<const Value> compiler_;  // under the mutex
   CompiledCache cache_;
 };
 
@@ -305,5 +352,6 @@ bool GrammarCompiler::IsCached(GrammarKind kind, std::string_view text,
 }
 
 size_t GrammarCompiler::cached_bytes() const { return impl_->cached_bytes(); }
+size_t GrammarCompiler::kept_rule_bytes() const { return impl_->kept_rule_bytes(); }
 
 }  // namespace sluice

@@ -131,11 +131,11 @@ void LibraryImpl::LookUp() {
   f.rules_text = Method("Grammar", "to_string");
   f.compile_ebnf = Method("GrammarCompiler", "compile_grammar_from_strings");
   f.compiled_bytes = Method("CompiledGrammar", "memory_size_bytes");
+  f.compiler_bytes = Method("GrammarCompiler", "get_cache_size_bytes");
   f.fill = Method("GrammarMatcher", "fill_next_token_bitmask");
   f.accept = Method("GrammarMatcher", "accept_token");
   f.rollback = Method("GrammarMatcher", "rollback");
   f.fork = Method("GrammarMatcher", "fork");
-  f.is_terminated = Method("GrammarMatcher", "is_terminated");
   f.is_completed = Method("GrammarMatcher", "is_completed");
   f.jump_forward = Method("GrammarMatcher", "find_jump_forward_string");
 }

@@ -72,8 +72,8 @@ class LibraryImpl {
     Function new_vocabulary, new_compiler, new_matcher;
     Function json_schema_rules, regex_rules, ebnf_rules, lark_rules, tag_rules, rules_text;
     Function compile_ebnf;
-    Function compiled_bytes;
-    Function fill, accept, rollback, fork, is_terminated, is_completed, jump_forward;
+    Function compiled_bytes, compiler_bytes;
+    Function fill, accept, rollback, fork, is_completed, jump_forward;
   };
   const Functions& functions() const { return functions_; }
 

@@ -17,7 +17,7 @@ class MatcherImpl {
 
   MaskState FillMask(std::span<int32_t> words) {
     CheckSize("words", words.size(), (int64_t{compiled_->vocab()} + 31) / 32);
-    if (IsTerminated()) ThrowInvalid("matcher", "one after a stop token", "one that goes on");
+    if (is_terminated_) ThrowInvalid("matcher", "one after a stop token", "one that goes on");
     int64_t shape = static_cast<int64_t>(words.size());
     int64_t stride = 1;
     abi::Tensor tensor = {words.data(), abi::kCpu, 0,      1,       abi::kSignedInteger,
@@ -34,9 +34,11 @@ class MatcherImpl {
 
   bool Accept(int32_t token) {
     if (token < 0 || token >= compiled_->vocab()) return false;
-    if (!compiled_->tokens->may_come[static_cast<size_t>(token)] || IsTerminated()) return false;
+    const TokenSet& tokens = *compiled_->tokens;
+    if (!tokens.may_come[static_cast<size_t>(token)] || is_terminated_) return false;
     if (!Call(functions().accept, {Int(token), Bool(false)}).Bool()) return false;
     ++accepted_;
+    is_terminated_ = std::ranges::find(tokens.stops, token) != tokens.stops.end();
     return true;
   }
 
@@ -45,24 +47,29 @@ class MatcherImpl {
     if (tokens == 0) return;
     Call(functions().rollback, {Int(tokens)});
     accepted_ -= tokens;
+    is_terminated_ = false;
   }
 
   std::unique_ptr<MatcherImpl> Fork() const {
     return std::unique_ptr<MatcherImpl>(
-        new MatcherImpl(compiled_, Call(functions().fork, {}), accepted_));
+        new MatcherImpl(compiled_, Call(functions().fork, {}), accepted_, is_terminated_));
   }
 
   int64_t accepted() const { return accepted_; }
-  bool IsTerminated() const { return Call(functions().is_terminated, {}).Bool(); }
+  bool IsTerminated() const { return is_terminated_; }
   bool IsComplete() const { return Call(functions().is_completed, {}).Bool(); }
   std::string JumpForward() {
-    if (IsTerminated()) return {};
+    if (is_terminated_) return {};
     return std::string(Call(functions().jump_forward, {}).String());
   }
 
  private:
-  MatcherImpl(std::shared_ptr<const Compiled> compiled, Value handle, int64_t accepted)
-      : compiled_(std::move(compiled)), handle_(std::move(handle)), accepted_(accepted) {}
+  MatcherImpl(std::shared_ptr<const Compiled> compiled, Value handle, int64_t accepted,
+              bool is_terminated)
+      : compiled_(std::move(compiled)),
+        handle_(std::move(handle)),
+        accepted_(accepted),
+        is_terminated_(is_terminated) {}
 
   const LibraryImpl::Functions& functions() const { return compiled_->library->functions(); }
 
@@ -84,6 +91,7 @@ class MatcherImpl {
   std::shared_ptr<const Compiled> compiled_;
   Value handle_;
   int64_t accepted_ = 0;
+  bool is_terminated_ = false;  // what the engine would say, without a call of it for every token
 };
 
 }  // namespace grammar

@@ -266,7 +266,32 @@ void CheckTags(std::string_view parameter, dom::element value) {
   }
 }
 
+// What stands in a schema may look like one as well.
+bool AnyGrammar(dom::element value) {
+  dom::array list;
+  dom::object object;
+  if (value.get(list) == simdjson::SUCCESS) {
+    for (const auto one : list) {
+      if (AnyGrammar(one)) return true;
+    }
+  } else if (value.get(object) == simdjson::SUCCESS) {
+    for (const auto member : object) {
+      std::string_view type;
+      const bool is_type = member.key == "type" && member.value.get(type) == simdjson::SUCCESS;
+      if (is_type ? type == "grammar" : AnyGrammar(member.value)) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
+
+bool HasGrammar(std::string_view tag) {
+  dom::parser parser;
+  dom::element root;
+  return parser.parse(simdjson::padded_string(tag)).get(root) != simdjson::SUCCESS ||
+         AnyGrammar(root);
+}
 
 void CheckSchema(std::string_view parameter, std::string_view text, int32_t nesting) {
   dom::parser parser;

@@ -11,6 +11,8 @@ namespace sluice::grammar {
 void CheckSchema(std::string_view parameter, std::string_view text, int32_t nesting);
 // JSON, and every schema that is the value of a `json_schema` in it.
 void CheckTagSchemas(std::string_view parameter, std::string_view text, int32_t nesting);
+// Whether a structural tag has a grammar with rules of its own. The text is JSON.
+bool HasGrammar(std::string_view tag);
 // The engine ignores '^' and '$' that are not at an end.
 void CheckRegex(std::string_view parameter, std::string_view place, std::string_view regex);
 

@@ -23,22 +23,30 @@ constexpr Range kChoices{0, 4294967295.0, false};
 constexpr std::array<std::string_view, 2> kStopAt = {"engine", "frontend"};
 constexpr std::array<std::string_view, 2> kUtf8Errors = {"maximal", "hf_run"};
 constexpr std::array<std::string_view, 2> kIncomplete = {"replace", "drop"};
+constexpr std::array<std::string_view, 6> kGrammarKinds = {
+    "json_schema", "json_object", "regex", "grammar", "lark", "structural_tag"};
+constexpr std::array<std::string_view, 5> kReasoningFormats = {"none", "deepseek", "mistral",
+                                                               "seed", "harmony"};
+constexpr Range kWhitespaces{0, 1024, false};
 
-template <typename T>
-std::string_view NameIn(const std::array<std::string_view, 2>& names, T value) {
+template <size_t kCount, typename T>
+std::string_view NameIn(const std::array<std::string_view, kCount>& names, T value) {
   return names[static_cast<size_t>(value)];
 }
 
-template <typename T>
-void ReadName(const std::string& name, Json value, const std::array<std::string_view, 2>& names,
-              T& to) {
+template <size_t kCount, typename T>
+void ReadName(const std::string& name, Json value,
+              const std::array<std::string_view, kCount>& names, T& to) {
   const std::string text = ValueReader(name, value).Text();
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (text != names[i]) continue;
-    to = static_cast<T>(i);
-    return;
+  std::string allowed;
+  for (size_t i = 0; i < kCount; ++i) {
+    if (text == names[i]) {
+      to = static_cast<T>(i);
+      return;
+    }
+    allowed.append(i == 0 ? "" : i + 1 == kCount ? " or " : ", ").append(names[i]);
   }
-  ThrowInvalid(name, ToText(text), std::string(names[0]).append(" or ").append(names[1]));
+  ThrowInvalid(name, ToText(text), allowed);
 }
 
 // Calls Error's parameter by more of its name.
@@ -95,6 +103,37 @@ void ReadParameters(const std::string& name, Json value, SamplingParams& params)
   });
 }
 
+OutputGrammar ReadGrammar(const std::string& name, Json value) {
+  OutputGrammar grammar;
+  std::set<std::string> seen;
+  const std::vector<KnownField> fields = {
+      {"kind", [&](const std::string& f, Json v) { ReadName(f, v, kGrammarKinds, grammar.kind); }},
+      {"text", [&](const std::string& f, Json v) { grammar.text = ValueReader(f, v).Text(); }},
+      {"strict",
+       [&](const std::string& f, Json v) { grammar.options.strict = ValueReader(f, v).Boolean(); }},
+      {"max_whitespace", [&](const std::string& f, Json v) {
+         grammar.options.max_whitespace = ValueReader(f, v).Integer<int32_t>(kWhitespaces);
+       }}};
+  ValueReader(name, value).ForEachField([&](const std::string& field, Json of_field) {
+    ReadFields(name + ".", fields, field, of_field, seen);
+  });
+  if (!seen.contains("kind")) ThrowInvalid(name + ".kind", "", "the kind of the grammar");
+  return grammar;
+}
+
+ThinkingBudget ReadThinking(const std::string& name, Json value) {
+  ThinkingBudget budget;
+  ReadObject(
+      name, value,
+      {{"format",
+        [&](const std::string& f, Json v) { ReadName(f, v, kReasoningFormats, budget.format); }},
+       {"tokens", [&](const std::string& f,
+                      Json v) { budget.tokens = ValueReader(f, v).Integer<int64_t>(kCounts); }},
+       {"is_open",
+        [&](const std::string& f, Json v) { budget.is_open = ValueReader(f, v).Boolean(); }}});
+  return budget;
+}
+
 EngineRequest ReadRequest(const std::string& name, Json value) {
   EngineRequest request;
   TextOptions& text = request.text;
@@ -123,8 +162,9 @@ EngineRequest ReadRequest(const std::string& name, Json value) {
                            Json v) { ReadName(f, v, kUtf8Errors, text.detokenizer.utf8_errors); }},
        {"incomplete",
         [&](const std::string& f, Json v) { ReadName(f, v, kIncomplete, text.incomplete); }},
-       {"parameters",
-        [&](const std::string& f, Json v) { ReadParameters(f, v, request.params); }}});
+       {"parameters", [&](const std::string& f, Json v) { ReadParameters(f, v, request.params); }},
+       {"grammar", [&](const std::string& f, Json v) { request.grammar = ReadGrammar(f, v); }},
+       {"thinking", [&](const std::string& f, Json v) { request.thinking = ReadThinking(f, v); }}});
   if (request.prompt.empty()) ThrowInvalid(name + ".prompt", "", "one token id or more");
   if (!request.params.seed.has_value()) {
     ThrowInvalid(name + ".parameters.seed", "", "a whole number, which every request has");
@@ -174,6 +214,21 @@ void WriteRequest(JsonWriter& json, const EngineRequest& request) {
   json.Key("utf8_errors").Value(NameIn(kUtf8Errors, text.detokenizer.utf8_errors));
   json.Key("incomplete").Value(NameIn(kIncomplete, text.incomplete));
   json.Key("parameters").Object([&] { ParamsWriter(json).WriteFields(request.params); });
+  if (request.grammar.has_value()) {
+    json.Key("grammar").Object([&] {
+      json.Key("kind").Value(NameIn(kGrammarKinds, request.grammar->kind));
+      json.Key("text").Value(request.grammar->text);
+      json.Key("strict").Value(request.grammar->options.strict);
+      json.Key("max_whitespace").Value(request.grammar->options.max_whitespace);
+    });
+  }
+  if (request.thinking.has_value()) {
+    json.Key("thinking").Object([&] {
+      json.Key("format").Value(NameIn(kReasoningFormats, request.thinking->format));
+      json.Key("tokens").Value(request.thinking->tokens);
+      json.Key("is_open").Value(request.thinking->is_open);
+    });
+  }
 }
 
 }  // namespace

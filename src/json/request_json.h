@@ -5,11 +5,15 @@
 //                "stop_at": "engine", "stops": ["END"], "include_stop": false,
 //                "skip_special_tokens": true, "spaces_between_special_tokens": true,
 //                "utf8_errors": "maximal", "incomplete": "replace", "parameters": {"seed": 7,
-//                ...}},
+//                ...},
+//                "grammar": {"kind": "json_schema", "text": "{}", "strict": true,
+//                            "max_whitespace": 1},
+//                "thinking": {"format": "deepseek", "tokens": 100, "is_open": false}},
 //    "result": {"text": "...", "token_ids": [3, 4], "end": "length", "prompt_tokens": 2,
 //               "output_tokens": 2}}
 //
-// A field that is not given has its default; prompt and parameters.seed must be given. Any other
+// A field that is not given has its default; prompt, parameters.seed and the kind of a grammar must
+// be given. Any other
 // field is an error. An address belongs to a link, not to a request: it is not written.
 #pragma once
 

@@ -96,6 +96,27 @@ class Outputs(unittest.TestCase):
             self.assertEqual(set(json.loads(choice["text"])), {"name", "age"})
             self.assertEqual(choice["end"], "stop_token")
 
+    def test_a_record_has_the_grammar_and_its_replay_follows_it(self):
+        path = Path(FOLDER.name, f"{type(self).__name__}.jsonl")
+        schema = file("schema.json", json.dumps(SCHEMA))
+        lark = file("grammar.lark", 'start: "the " ("king" | "queen") /[.!]/')
+        for flags in (("--json-schema", schema), ("--json-schema", schema, "--thinking-budget", "4"),
+                      ("--regex", "[0-9]{3}-[a-f]+"), ("--choice", "a fool", "--choice", "rich"),
+                      ("--grammar", lark), ("--json-object", "--max-tokens", "20"),
+                      ("--thinking-budget", "4", "--max-tokens", "9")):
+            self.text(*flags, "--record", str(path))
+        requests = [json.loads(line)["request"] for line in path.read_text().splitlines()]
+        self.assertEqual([r.get("grammar", {}).get("kind") for r in requests],
+                         ["json_schema", "json_schema", "regex", "grammar", "lark", "json_object", None])
+        self.assertEqual(json.loads(requests[0]["grammar"]["text"]), SCHEMA)
+        self.assertEqual([r.get("thinking", {}).get("tokens") for r in requests],
+                         [None, 4, None, None, None, None, 4])
+        for where in {self.where, ("--grammar-library", str(LIBRARY))}:
+            replay = subprocess.run([SLUICE, "replay", str(path), "--check", *where], env=ENVIRONMENT,
+                                    timeout=300, capture_output=True, encoding="utf-8")
+            self.assertEqual(replay.returncode, 0, replay.stderr)
+            self.assertIn("7 checked", replay.stderr)
+
     def test_errors_name_the_flag_and_the_place(self):
         bad = {**SCHEMA, "properties": {"name": {"type": "string", "foo": 1}}}
         said = self.error("--json-schema", file("bad.json", json.dumps(bad)))

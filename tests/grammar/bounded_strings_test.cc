@@ -22,7 +22,7 @@ c ::= (("\"" c_characters{0, 600} "\""))
 c_characters ::= (([^\"\\\r\n]))
 d ::= (("\"" d_characters{2, -1} "\""))
 )";
-  ASSERT_TRUE(grammar::RewriteBoundedStrings(grammar::AfterString::kJson, rules));
+  ASSERT_TRUE(grammar::RewriteBoundedStrings(grammar::AfterString::kJson, 10'000, rules));
   const std::string after = R"( (=([ \n\r\t,}\]:])))";
   const std::string character = R"([^\0-\x1f\"\\])";
   EXPECT_EQ(rules,
@@ -50,8 +50,34 @@ d ::= (("\"" d_characters{2, -1} "\""))
                 "sluice_text_1_3 ::= ((" +
                 character + " sluice_text_0_2))" + after + "\n");
   std::string others = "root ::= ((\"a\"))\n";
-  EXPECT_FALSE(grammar::RewriteBoundedStrings(grammar::AfterString::kAnything, others));
+  EXPECT_FALSE(grammar::RewriteBoundedStrings(grammar::AfterString::kAnything, 10'000, others));
   EXPECT_EQ(others, "root ::= ((\"a\"))\n");
+}
+
+// A string for each lowest length shares nothing with the others: 200 of them would be 80 000
+// rules.
+std::string StringsThatShareNothing(int strings) {
+  std::string rules = "root ::= ((\"a\"))\n";
+  for (int i = 0; i < strings; ++i) {
+    const std::string name = "root_prop_" + std::to_string(i);
+    rules += name + R"( ::= (("\"" )" + name + "_characters{" + std::to_string(i) +
+             R"(, 400} "\"")))" + "\n" + name + R"(_characters ::= (([^\"\\\r\n])))" + "\n";
+  }
+  return rules;
+}
+
+TEST(BoundedStrings, StayAsTheyAreWhereTheirRulesWouldBeTooLarge) {
+  const std::string before = StringsThatShareNothing(200);
+  for (const size_t room : {size_t{0}, size_t{50'000}, size_t{100'000}, size_t{200'000}}) {
+    // The rule of a character is written anew for each string that stays: 3 bytes.
+    const size_t most = before.size() + room + 200 * 3;
+    std::string rules = before;
+    ASSERT_TRUE(
+        grammar::RewriteBoundedStrings(grammar::AfterString::kJson, before.size() + room, rules));
+    EXPECT_LE(rules.size(), most);
+    EXPECT_EQ(rules.find("sluice_text") != std::string::npos, room > 0);
+    EXPECT_NE(rules.find("root_prop_199_characters{199, 400}"), std::string::npos);
+  }
 }
 
 // Whatever the masks come from, a token is in one where the text may go on with it.
@@ -167,6 +193,24 @@ TEST(BoundedStrings, WithinTagsTakeNoControlCharacters) {
   ASSERT_TRUE(matcher.Accept(1));
   EXPECT_FALSE(matcher.Accept(2));
   EXPECT_TRUE(matcher.Accept(3));
+}
+
+// Its own rules are what they say, whatever their names are.
+TEST(BoundedStrings, AreNotTheRulesOfAGrammarInATag) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  const std::vector<std::string_view> tokens = {"", "\"", "\t", "a"};
+  GrammarCompiler compiler(*library, tokens, std::vector<int32_t>{0}, 4);
+  const std::string rules =
+      R"(root ::= (\"\\\"\" root_characters{1, 20} \"\\\"\")\nroot_characters ::= [^\\\"\\\\\\r\\n])";
+  for (const char* const more : {"", R"(,{"type":"json_schema","json_schema":{"type":"null"}})"}) {
+    GrammarMatcher matcher(compiler.Compile(
+        GrammarKind::kStructuralTag, R"({"type":"structural_tag","format":{"type":"sequence",)"
+                                     R"("elements":[{"type":"grammar","grammar":")" +
+                                         rules + "\"}" + more + "]}}"));
+    ASSERT_TRUE(matcher.Accept(1));
+    EXPECT_TRUE(matcher.Accept(2)) << "a tab, which the grammar allows and JSON does not";
+    EXPECT_TRUE(matcher.Accept(3));
+  }
 }
 
 // A grammar with many of them takes hardly more than one with the longest.

@@ -1,6 +1,8 @@
 // What a compiler refuses, how long that takes, and what it keeps.
 #include <signal.h>
+#include <time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -19,6 +21,12 @@ std::string Repeated(const std::string& text, int count) {
   std::string all;
   for (int i = 0; i < count; ++i) all += text;
   return all;
+}
+
+std::vector<std::string> ManyTokens() {
+  std::vector<std::string> tokens = SmallVocabulary();
+  for (int i = 0; i < 6000; ++i) tokens.push_back("t" + std::to_string(i));
+  return tokens;
 }
 
 class Refusals : public testing::Test {
@@ -142,6 +150,60 @@ TEST_F(Refusals, OfGrammarsWithTooManyRules) {
       std::string::npos);
 }
 
+// Each of these would take minutes or gigabytes with a vocabulary as models have it.
+TEST_F(Refusals, OfMasksThatMayTakeTooMuch) {
+  const auto tokens = ManyTokens();
+  GrammarCompiler compiler(*library_, Views(tokens), std::vector<int32_t>{kStop},
+                           static_cast<int32_t>(tokens.size()), {.mask_bytes = size_t{32} << 20});
+  const auto expect = [&](GrammarKind kind, const std::string& text) {
+    EXPECT_NE(SentenceOf([&] { compiler.Compile(kind, text); }).find("its masks may take"),
+              std::string::npos)
+        << text.substr(0, 80);
+  };
+  std::string rules = "root ::= \"a\"";
+  std::string schema = R"({"type":"object","properties":{)";
+  for (int i = 0; i < 100; ++i) {
+    const std::string letters = {static_cast<char>('a' + i % 26), static_cast<char>('a' + i / 26)};
+    rules += " [^" + letters + "]{0,600}";
+    schema += (i == 0 ? "\"p" : ",\"p") + std::to_string(i) +
+              R"(":{"type":"string","pattern":"^[^)" + letters + R"(]{0,100}$"})";
+  }
+  expect(GrammarKind::kEbnf, rules);
+  expect(GrammarKind::kJsonSchema, schema + "}}");
+  expect(GrammarKind::kJsonSchema,
+         R"({"type":"string","pattern":"^([^b]{0,30}[^c]{0,30}){0,30}$"})");
+}
+
+// So nothing that is compiled takes more than the limit.
+TEST_F(Refusals, EstimateMasksFromAbove) {
+  const auto tokens = ManyTokens();
+  const auto compile = [&](GrammarKind kind, const std::string& text, const GrammarLimits& limits) {
+    GrammarCompiler compiler(*library_, Views(tokens), std::vector<int32_t>{kStop},
+                             static_cast<int32_t>(tokens.size()), limits);
+    return compiler.Compile(kind, text).bytes();
+  };
+  const std::pair<GrammarKind, std::string> grammars[] = {
+      {GrammarKind::kEbnf, "root ::= [^a] [^b] [^c]{0,600} \"t1\" [^d]{30,60}"},
+      {GrammarKind::kEbnf, "root ::= a a \"x\"\na ::= [^a]* \"t\" | [a-t]{2,9} [\\u00e9-\\u4e00]"},
+      {GrammarKind::kLark, "start: (\"t\" /[a-z]+/)~2..300 /t.*/"},
+      {GrammarKind::kRegex, "(t[^b]{0,40}){0,20}"},
+      {GrammarKind::kJsonSchema,
+       R"({"type":"string","pattern":"^[^c]{0,100}(t[0-9]{1,3}){0,9}$"})"},
+      {GrammarKind::kJsonSchema, R"({"type":"string","maxLength":100})"},
+      {GrammarKind::kJsonSchema, R"({"type":"string","minLength":3,"maxLength":1000})"},
+      {GrammarKind::kJsonSchema,
+       R"({"type":"object","additionalProperties":{"type":["string","number","null"]}})"},
+      {GrammarKind::kJsonObject, ""},
+  };
+  for (const auto& [kind, text] : grammars) {
+    const size_t bytes = compile(kind, text, {});
+    EXPECT_NE(
+        SentenceOf([&] { compile(kind, text, {.mask_bytes = bytes}); }).find("its masks may take"),
+        std::string::npos)
+        << text << " takes " << bytes;
+  }
+}
+
 TEST_F(Refusals, OfACompilersArguments) {
   const auto tokens = SmallVocabulary();
   const auto make = [&](std::vector<int32_t> stops, int32_t vocab) {
@@ -181,6 +243,51 @@ TEST(GrammarCache, GivesTheSameGrammar) {
   GrammarMatcher matcher(small.compiler.Compile(GrammarKind::kJsonSchema, schema));
   EXPECT_EQ(small.compiler.cached_bytes(), bytes);
   EXPECT_TRUE(matcher.Accept('{' - ' ' + 1));
+}
+
+TEST(GrammarCache, BoundsTheRulesThatAreKept) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  const size_t most = size_t{64} << 10;
+  SmallCompiler small(*library, {.cache_bytes = most});
+  SmallCompiler none(*library, {.cache_bytes = 0});
+  size_t highest = 0;
+  for (int i = 0; i < 200; ++i) {
+    const std::string text =
+        "a" + std::to_string(i) + "[^b" + std::string(1, static_cast<char>('c' + i % 20)) + "]+";
+    small.compiler.Compile(GrammarKind::kRegex, text);
+    highest = std::max(highest, small.compiler.kept_rule_bytes());
+    none.compiler.Compile(GrammarKind::kRegex, text);
+    ASSERT_EQ(none.compiler.kept_rule_bytes(), 0U);
+  }
+  EXPECT_LE(highest, most);
+  EXPECT_GT(highest, most / 2);
+}
+
+// The masks of a string's rules are most of the work. They are those of another schema, too. In the
+// time of the thread, which others on the machine do not have.
+TEST(GrammarCache, KeepsTheMasksOfRules) {
+  SLUICE_NEEDS_GRAMMAR(library);
+  const std::vector<std::string> tokens = ManyTokens();
+  const auto cpu_ns = [](GrammarCompiler& compiler, const std::string& name) {
+    const auto now = [] {
+      timespec time = {};
+      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+      return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec;
+    };
+    const int64_t start = now();
+    compiler.Compile(GrammarKind::kJsonSchema, R"({"type":"object","properties":{")" + name +
+                                                   R"(":{"type":"string","maxLength":100}}})");
+    return now() - start;
+  };
+  int64_t first = INT64_MAX;
+  int64_t second = INT64_MAX;
+  for (int i = 0; i < 3; ++i) {
+    GrammarCompiler compiler(*library, Views(tokens), std::vector<int32_t>{kStop},
+                             static_cast<int32_t>(tokens.size()));
+    first = std::min(first, cpu_ns(compiler, "a"));
+    second = std::min(second, cpu_ns(compiler, "b"));
+  }
+  EXPECT_LT(second, first / 3);
 }
 
 int Threads() {

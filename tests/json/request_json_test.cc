@@ -34,6 +34,17 @@ EngineRequest RandomRequest(Random& random) {
   request.text.detokenizer.spaces_between_special_tokens = random.Coin();
   request.text.detokenizer.utf8_errors = static_cast<Utf8Errors>(random.Below(2));
   request.text.incomplete = static_cast<Incomplete>(random.Below(2));
+  if (random.Coin()) {
+    request.grammar = {.kind = static_cast<GrammarKind>(random.Below(6)),
+                       .text = "root ::= \"a\\n\"\n# \xc3\xa9",
+                       .options = {.strict = random.Coin(),
+                                   .max_whitespace = static_cast<int32_t>(random.Below(1025))}};
+  }
+  if (random.Coin()) {
+    request.thinking = {.format = static_cast<ReasoningFormat>(random.Below(5)),
+                        .tokens = random.Between(0, INT32_MAX),
+                        .is_open = random.Coin()};
+  }
   return request;
 }
 
@@ -136,7 +147,16 @@ TEST(ReadRecords, ErrorsNameTheLineTheFieldItsValueAndWhatIsAllowed) {
        "an unknown field", "those of sluice inspect params"},
       {R"({"request": {"max_token": 1}})", "request.max_token", "an unknown field",
        "the fields prompt, choice, max_tokens, prompt_logprobs, stop_at, stops, include_stop, "
-       "skip_special_tokens, spaces_between_special_tokens, utf8_errors, incomplete, parameters"},
+       "skip_special_tokens, spaces_between_special_tokens, utf8_errors, incomplete, parameters, "
+       "grammar, thinking"},
+      {R"({"request": {"grammar": {"text": "a"}}})", "request.grammar.kind", "",
+       "the kind of the grammar"},
+      {R"({"request": {"grammar": {"kind": "yaml"}}})", "request.grammar.kind", "\"yaml\"",
+       "json_schema, json_object, regex, grammar, lark or structural_tag"},
+      {R"({"request": {"grammar": {"kind": "regex", "max_whitespace": 1025}}})",
+       "request.grammar.max_whitespace", "1025", "a whole number in [0, 1024]"},
+      {R"({"request": {"thinking": {"format": "loud"}}})", "request.thinking.format", "\"loud\"",
+       "none, deepseek, mistral, seed or harmony"},
       {R"({"request": {"choice": 1, "choice": 1}})", "request.choice", "given twice",
        "each field once"},
       {R"({"request": []})", "request", "a list", "an object"},
