@@ -40,7 +40,7 @@ bool IsJson(const HttpRequest& head) {
 HttpResponse NotFound(const HttpRequest& head) {
   return ErrorResponse({.status = 404,
                         .message = "there is nothing at " + head.path +
-                                   "; the API is at /v1/completions and /v1/chat/completions",
+                                   "; GET /docs and GET /openapi.json list what the server has",
                         .code = "not_found"});
 }
 

@@ -190,7 +190,7 @@ constexpr DraftField kChatFields[] = {
      R"({"type":"object","properties":{"max_tokens":{"type":"integer","minimum":0,"maximum":2147483647},"exclude":{"type":"boolean"},"enabled":{"type":"boolean"}},"additionalProperties":false})",
      ReadOfThinking},
     {"thinking",
-     R"({"type":"object","properties":{"type":{"enum":["enabled"]},"budget_tokens":{"type":"integer","minimum":0,"maximum":2147483647}},"required":["type","budget_tokens"],"additionalProperties":false})",
+     R"({"type":"object","properties":{"type":{"enum":["enabled","disabled"]},"budget_tokens":{"type":"integer","minimum":0,"maximum":2147483647}},"required":["type"],"additionalProperties":false})",
      ReadOfThinking},
     {"logprobs", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) { to.has_logprobs = v.Boolean(); }},
@@ -246,9 +246,7 @@ void Finish(Draft& draft) {
   }
   if (request.max_tokens == 0 && !request.echo) {
     ThrowInvalid(max_name, "0",
-                 request.api == Api::kResponses || request.api == Api::kMessages
-                     ? "1 or more"
-                     : "1 or more; 0 only where echo is true");
+                 IsChat(request.api) ? "1 or more" : "1 or more; 0 only where echo is true");
   }
   const int64_t min_tokens = request.params.min_tokens;
   if (request.max_tokens.has_value() && min_tokens > *request.max_tokens) {
@@ -368,6 +366,7 @@ void FinishChat(Draft& draft) {
   request.thinking_tokens = draft.thinking.tokens;
   request.thinking_field = std::move(draft.thinking.field);
   if (draft.thinking.excludes_reasoning) request.tools.includes_reasoning = false;
+  if (draft.thinking.reasons.has_value()) draft.reasons = draft.thinking.reasons;
   SetReasoning(draft);
   request.chat_variables = ChatVariables(draft.chat, draft.chat.messages);
   if (!draft.chat.messages_with_texts.empty()) {
@@ -412,7 +411,7 @@ CompletionRequest ParseCompletionRequest(Api api, std::string_view body,
     } else if (IsGrammarField(value.name())) {
       ReadGrammarField(draft.grammar, value);
     } else if (IsUnsupported(value.name())) {
-      RefuseUnsupported(value);
+      RefuseUnsupported(api, value);
     } else {
       value.Skip();
     }

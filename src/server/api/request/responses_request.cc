@@ -96,7 +96,8 @@ void ReadFunctions(Draft& to, const RequestValue& value) {
                    .names = {.name = ".name",
                              .parameters = ".parameters",
                              .strict = ".strict",
-                             .choice = "tool_choice.name"}});
+                             .choice = "tool_choice.name"}},
+                  to.chat.unknown);
   });
   AppendEcho(to, value.name(), json);
 }
@@ -104,9 +105,16 @@ void ReadFunctions(Draft& to, const RequestValue& value) {
 void ReadFunctionChoice(Draft& to, const RequestValue& value) {
   constexpr auto kFields = std::to_array<std::string_view>({"type", "name"});
   if (value.type() != json::json_type::object) {
-    ReadOfTools(to, value);  // none, auto or required
-    constexpr std::string_view kChoices[] = {R"("none")", R"("auto")", R"("required")"};
-    return AppendEcho(to, value.name(), kChoices[static_cast<size_t>(to.request.tools.choice)]);
+    constexpr std::string_view kChoices[] = {"none", "auto", "required"};  // as CallChoice has them
+    const bool is_text = value.type() == json::json_type::string;
+    const std::string text = is_text ? value.Text() : value.Shown();
+    const auto found = std::ranges::find(kChoices, text);
+    if (!is_text || found == std::end(kChoices)) {
+      value.Refuse(is_text ? RequestValue::Quoted(text) : text,
+                   R"(none, auto, required or {"type": "function", "name": ...})");
+    }
+    to.request.tools.choice = static_cast<CallChoice>(found - std::begin(kChoices));
+    return AppendEcho(to, value.name(), RequestValue::Quoted(text));
   }
   ReadAndEcho(to, value, [&](const RequestValue& choice) {
     std::string type;

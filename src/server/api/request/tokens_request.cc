@@ -38,8 +38,10 @@ constexpr RequestField<TokenizeDraft> kTokenizeFields[] = {
     {"add_generation_prompt", R"({"type":"boolean"})", kReadTokenizeChat},
     {"continue_final_message", R"({"type":"boolean"})", kReadTokenizeChat},
     {"chat_template_kwargs", R"({"type":"object"})", kReadTokenizeChat},
-    {"tools", R"()", [](TokenizeDraft&, const RequestValue& v) { RefuseUnsupported(v); }},
-    {"chat_template", R"()", [](TokenizeDraft&, const RequestValue& v) { RefuseUnsupported(v); }},
+    {"tools", R"()",
+     [](TokenizeDraft&, const RequestValue& v) { RefuseUnsupported(Api::kCompletions, v); }},
+    {"chat_template", R"()",
+     [](TokenizeDraft&, const RequestValue& v) { RefuseUnsupported(Api::kCompletions, v); }},
 };
 
 struct DetokenizeDraft {
