@@ -195,6 +195,15 @@ TEST(Server, AnswersWhatIsWrongBeforeAnyStream) {
   }
 }
 
+TEST(Server, SaysWhereItsRoutesAreListed) {
+  const RunningHttp running;
+  EXPECT_EQ(
+      ErrorOf(running.Post("/nowhere", "{}")).message,
+      "there is nothing at /nowhere; GET /docs and GET /openapi.json list what the server has");
+  EXPECT_EQ(running.Get("/docs").status, 200);
+  EXPECT_EQ(running.Get("/openapi.json").status, 200);
+}
+
 TEST(Server, IgnoresWhatItDoesNotKnow) {
   const RunningHttp running;
   EXPECT_EQ(running.Post(kCompletionsPath, Asking("a", 1, R"(,"foo":1)")).status, 200);
