@@ -32,7 +32,7 @@ struct Refused {
   std::string_view instead;
 };
 
-constexpr std::string_view kTls = "Sluice has no TLS: let a proxy have the certificate";
+constexpr std::string_view kTls = "--tls-cert and --tls-key have a certificate and its key";
 constexpr std::string_view kOwn = "sluice vllm gives the engine this flag itself";
 constexpr std::string_view kRequests = "Sluice has no such default: requests say it";
 constexpr std::string_view kRanks =

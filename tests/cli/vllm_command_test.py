@@ -171,7 +171,7 @@ class Refusals(unittest.TestCase):
             self.assertIn(f"vLLM 0.1.0 of {python}", said)
 
     def test_flags_that_cannot_be_honoured_are_named(self):
-        for words, said in ((["--ssl-keyfile", "k"], "--ssl-keyfile is not taken: Sluice has no TLS"),
+        for words, said in ((["--ssl-keyfile", "k"], "--ssl-keyfile is not taken: --tls-cert and"),
                             (["--headless"], "--headless is not taken"),
                             (["-dp", "2"], "-dp is not taken: start an engine for each rank"),
                             (["--data-parallel-size=2"], "--data-parallel-size is not taken"),
