@@ -135,7 +135,7 @@ constexpr DraftField kOpenAiFields[] = {
      R"({"type":"object","properties":{"include_usage":{"type":"boolean"},"continuous_usage_stats":{"type":"boolean"}}})",
      ReadStreamOptions},
     {"stop",
-     R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"string"},"maxItems":16}]})",
+     R"({"anyOf":[{"type":"string","minLength":1},{"type":"array","items":{"type":"string","minLength":1},"maxItems":16}]})",
      ReadStop},
     {"max_tokens", R"({"type":"integer","minimum":0,"maximum":2147483647})", ReadMaxTokens},
     {"max_completion_tokens", R"({"type":"integer","minimum":0,"maximum":2147483647})",
@@ -154,7 +154,7 @@ constexpr DraftField kOpenAiFields[] = {
 
 constexpr DraftField kCompletionFields[] = {
     {"prompt",
-     R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647}},{"type":"array","items":{"type":"string"},"maxItems":128},{"type":"array","items":{"type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647}},"maxItems":128}]})",
+     R"({"anyOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"integer","minimum":0,"maximum":2147483647}},{"type":"array","minItems":1,"items":{"type":"string"},"maxItems":128},{"type":"array","minItems":1,"items":{"type":"array","minItems":1,"items":{"type":"integer","minimum":0,"maximum":2147483647}},"maxItems":128}]})",
      ReadPrompt},
     {"best_of", R"({"type":"integer","minimum":1,"maximum":128})",
      [](Draft& to, const RequestValue& v) {
@@ -171,7 +171,7 @@ void ReadOfThinking(Draft& to, const RequestValue& value) { ReadThinkingField(to
 constexpr const char* kBudget = R"({"type":"integer","minimum":-1,"maximum":2147483647})";
 constexpr DraftField kChatFields[] = {
     {"messages",
-     R"({"type":"array","items":{"type":"object","properties":{"role":{"type":"string"}},"required":["role"]}})",
+     R"({"type":"array","minItems":1,"items":{"type":"object","properties":{"role":{"type":"string"}},"required":["role"]}})",
      ReadOfChat},
     {"add_generation_prompt", R"({"type":"boolean"})", ReadOfChat},
     {"continue_final_message", R"({"type":"boolean"})", ReadOfChat},

@@ -128,12 +128,12 @@ constexpr std::string_view kNoLogprobs = "/v1/chat/completions gives log-probabi
 constexpr std::string_view kNoIds = "/v1/chat/completions gives the ids of tokens";
 constexpr DraftField kMessagesFields[] = {
     {"messages",
-     R"({"type":"array","items":{"type":"object","properties":{"role":{"enum":["user","assistant"]},"content":{"anyOf":[{"type":"string"},{"type":"array","items":{"type":"object"}}]}},"required":["role","content"]}})",
+     R"({"type":"array","minItems":1,"items":{"type":"object","properties":{"role":{"enum":["user","assistant"]},"content":{"anyOf":[{"type":"string"},{"type":"array","items":{"type":"object"}}]}},"required":["role","content"]}})",
      ReadTurns},
     {"max_tokens", R"({"type":"integer","minimum":1,"maximum":2147483647})", ReadMaxTokens},
     {"system", R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"object"}}]})",
      ReadSystem},
-    {"stop_sequences", R"({"type":"array","items":{"type":"string"},"maxItems":16})",
+    {"stop_sequences", R"({"type":"array","items":{"type":"string","minLength":1},"maxItems":16})",
      ReadStopSequences},
     {"tools",
      R"({"type":"array","items":{"type":"object","properties":{"name":{"type":"string"},"input_schema":{"type":"object"}},"required":["name"]}})",
@@ -145,7 +145,7 @@ constexpr DraftField kMessagesFields[] = {
      R"({"type":"object","properties":{"type":{"enum":["enabled","adaptive","disabled"]},"budget_tokens":{"type":"integer","minimum":1}},"required":["type"]})",
      ReadThinking},
     {"output_config",
-     R"({"type":"object","properties":{"format":{"type":"object"},"effort":{"type":"string"}}})",
+     R"({"type":"object","properties":{"format":{"type":"object"},"effort":{"type":"string","minLength":1}}})",
      ReadOutputConfig},
     {"output_format", R"({"type":"object"})",
      [](Draft& to, const RequestValue& v) { ReadFlatFormat(to.grammar, v); }},
