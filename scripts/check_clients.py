@@ -30,6 +30,8 @@ CLIENTS = {
     "pydantic-ai-slim": "pydantic-ai-slim[openai]==2.68.0",
     "litellm": "litellm==1.110.2",
 }
+# tests/server/schemathesis_test.py runs it.
+TOOLS = {"schemathesis": "schemathesis==4.32.5"}
 FOLDER = ROOT / "build/clients"
 GRAMMAR = ROOT / "build/python-venv"
 RESULTS = ROOT / "tests/clients.json"
@@ -38,7 +40,7 @@ BEGIN, END = "<!-- clients -->\n", "<!-- end -->"
 
 
 def install():
-    for name, pinned in CLIENTS.items():
+    for name, pinned in {**CLIENTS, **TOOLS}.items():
         folder = FOLDER / name
         wanted, mark = [pinned, "jsonschema==4.26.0"], folder / "installed"
         if mark.exists() and mark.read_text() == " ".join(wanted):

@@ -27,6 +27,7 @@ packages_of() {
       echo "libmsgpack-cxx-dev  what is in these messages"
       echo "libboost-dev        HTTP: Asio and Beast"
       echo "prometheus-cpp-dev  metrics of the server"
+      echo "libssl-dev          TLS of the server"
       echo "pkg-config          finds some of these"
       ;;
     test)

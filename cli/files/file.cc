@@ -26,6 +26,14 @@ void CheckIsFile(const std::string& path) {
   if (error) throw UsageError("cannot read " + path + ": " + error.message());
 }
 
+void CheckIsRegularFile(std::string_view parameter, const std::string& path) {
+  CheckIsFile(path);
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) return;
+  throw Error(ErrorCode::kInvalidValue, std::string(parameter), Quoted(path) + " (no regular file)",
+              "a regular file, to be read more than once");
+}
+
 void ThrowUnwritable(const std::string& path) {
   throw UsageError("cannot write " + path + ": " + std::strerror(errno));
 }

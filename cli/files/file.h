@@ -12,6 +12,10 @@ namespace sluice::cli {
 // the file is read.
 void CheckIsFile(const std::string& path);
 
+// Throws UsageError as CheckIsFile does, and Error naming `parameter` for what is no regular file:
+// a read of it may wait.
+void CheckIsRegularFile(std::string_view parameter, const std::string& path);
+
 // Throws UsageError for a path that cannot be opened to write: "cannot write X: Is a directory".
 // The reason is errno's.
 [[noreturn]] void ThrowUnwritable(const std::string& path);

@@ -1,5 +1,5 @@
-// SIGHUP, where a server has files to open again: its keys are read again, and its access log is
-// opened again.
+// SIGHUP, where a server has files to open again: its keys and its certificate are read again, and
+// its access log is opened again.
 #pragma once
 
 #include <functional>
@@ -17,6 +17,8 @@ namespace sluice::cli {
 
 // The keys of the command line, and those of the file.
 std::vector<std::string> KeysOf(const ServeOptions& options);
+// The certificate and its key, where the command line names them.
+void ReadTls(const ServeOptions& options, ServerOptions& to);
 
 class Hangup {
  public:
@@ -27,10 +29,12 @@ class Hangup {
   // terminal that closes.
   bool HasWork() const {
     const std::string& log = options_.access_log_path;
-    return !options_.api_key_path.empty() || (!log.empty() && log != "-");
+    return !options_.api_key_path.empty() || !options_.tls_cert_path.empty() ||
+           (!log.empty() && log != "-");
   }
-  // From any thread. While the server starts, its keys are read again when it has started, and its
-  // log is opened again when it has been opened.
+  // From any thread. It does not wait: what is no file of a file system, such as a named pipe, is
+  // read at the start alone. While the server starts, its keys are read again when it has started,
+  // and its log is opened again when it has been opened.
   void Handle();
 
   // Until the end of the lease.
@@ -39,7 +43,9 @@ class Hangup {
   Lease Use(Server& server);
 
  private:
+  void ReadAgain();
   void ReadKeys();
+  void ReadCertificate();
 
   const ServeOptions& options_;
   const std::function<void(std::string_view)> say_;

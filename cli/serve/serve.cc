@@ -171,7 +171,7 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
       "serve", "start an OpenAI-compatible server (with the built-in model by default)");
   const auto options = std::make_shared<ServeOptions>();
   ServerOptions& server = options->server;
-  AddListenFlags(*command, server);
+  AddListenFlags(*command, *options);
   AddEngineFlags(*command, *options);
   AddParamDefaultsFlag(*command, options->setup.source);
   command
@@ -192,10 +192,10 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
   command->footer(
       "The built-in model is " + std::string(kBuiltInModel) +
       "; give --model for real work.\nThe server prints \"listening on URL\" when it accepts "
-      "requests. SIGINT, SIGTERM or, without --api-key-file and a file as --access-log, SIGHUP "
-      "ends "
-      "it with "
-      "exit code 0 when the requests in flight are done; a second signal ends them with an error "
+      "requests. SIGINT, SIGTERM or, without --api-key-file, --tls-cert and a file as "
+      "--access-log, "
+      "SIGHUP ends it with exit code 0 when the requests in flight are done; a second signal ends "
+      "them with an error "
       "event, a third one at once.\nSLUICE_MODEL is --model, "
       "SLUICE_API_KEY is --api-key.");
   command->callback([&action, command, options] {
@@ -257,6 +257,7 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
                     hangup.HasWork() ? [&hangup] { hangup.Handle(); } : std::function<void()>());
   }
   server.api_keys = KeysOf(given);
+  ReadTls(given, server);
   CheckOptions(server);
   if (options.only_checks) {
     RunServeCheck(options, out, Terminal::Detect());

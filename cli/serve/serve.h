@@ -23,6 +23,8 @@ struct ServeOptions {
   std::vector<std::string> vllm_command;
   std::string chat_template_path;
   std::string api_key_path;
+  std::string tls_cert_path;
+  std::string tls_key_path;
   std::string access_log_path;
   bool only_checks = false;
   bool as_json = false;

@@ -18,7 +18,8 @@
 
 namespace sluice::cli {
 
-void AddListenFlags(CLI::App& command, ServerOptions& server) {
+void AddListenFlags(CLI::App& command, ServeOptions& options) {
+  ServerOptions& server = options.server;
   CLI::Option* const host =
       command
           .add_option("--host", server.host,
@@ -29,6 +30,18 @@ void AddListenFlags(CLI::App& command, ServerOptions& server) {
       command.add_option("--port", server.port, "listen at this port; 0 is any that is free")
           ->check(CLI::Range(0, 65535))
           ->capture_default_str();
+  CLI::Option* const cert =
+      command
+          .add_option("--tls-cert", options.tls_cert_path,
+                      "speak HTTPS with the certificate of this file and those that signed it, as "
+                      "PEM; SIGHUP reads it again")
+          ->type_name("FILE");
+  CLI::Option* const key = command
+                               .add_option("--tls-key", options.tls_key_path,
+                                           "the key of the certificate, as PEM without a password")
+                               ->type_name("FILE")
+                               ->needs(cert);
+  cert->needs(key);
   command.add_option("--unix-socket", server.unix_socket, "listen at this path instead of a port")
       ->type_name("PATH")
       ->excludes(host)

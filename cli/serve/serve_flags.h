@@ -13,8 +13,8 @@ struct ServeOptions;
 
 inline constexpr const char* kKeyVariable = "SLUICE_API_KEY";
 
-// --host, --port, --unix-socket
-void AddListenFlags(CLI::App& command, ServerOptions& server);
+// --host, --port, --tls-cert, --tls-key, --unix-socket
+void AddListenFlags(CLI::App& command, ServeOptions& options);
 // --threads
 void AddThreadsFlag(CLI::App& command, ServerOptions& server);
 // --chat-template, --tool-format, --reasoning-format, --reasoning-budget

@@ -8,7 +8,7 @@ namespace {
 
 using enum FlagFate;
 
-constexpr std::string_view kTls = "Sluice has no TLS here: let a proxy have the certificate";
+constexpr std::string_view kTls = "--tls-cert and --tls-key have a certificate and its key";
 constexpr std::string_view kOwn = "sluice vllm gives the engine this flag itself";
 constexpr std::string_view kRequests = "Sluice has no such default: requests say it";
 constexpr std::string_view kRanks =

@@ -190,7 +190,7 @@ void AddVllm(CLI::App& app, std::function<void()>& action) {
   serve.server.port = kVllmPort;
   command->allow_extras();
   AddNameFlags(*command, *options);
-  AddListenFlags(*command, serve.server);
+  AddListenFlags(*command, serve);
   AddParamDefaultsFlag(*command, serve.setup.source);
   AddTemplateFlags(*command, serve);
   AddServerFlagsOfVllm(*command, *options);

@@ -41,6 +41,9 @@ struct HttpLimits {
   size_t coalesce_bytes = size_t{64} << 10;
   size_t pipelined_bytes = size_t{64} << 10;  // after a request that is not answered yet
   int32_t connections = 16384;
+  // Handshakes of TLS of one thread that are not over, each of some 50 KiB: with one more the
+  // oldest of them ends. Each has header_timeout.
+  int32_t handshakes = 1024;
   // A peer that sends no more may still read (curl's and most clients' way is not to): by default
   // it counts as gone.
   bool allows_half_close = false;
@@ -51,6 +54,10 @@ struct ServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;
   std::string unix_socket = {};
+  // PEM, for TLS: the certificate of the server and those that signed it, and its key, which is not
+  // encrypted. Empty: no TLS. A build without OpenSSL has none.
+  std::string tls_cert = {};
+  std::string tls_key = {};
 
   std::vector<std::string> engines = {};  // endpoints, as ConnectClient has them
   StopAt stop_at = StopAt::kEngine;
@@ -109,12 +116,16 @@ class Server {
   ~Server();
 
   uint16_t port() const;           // that it got
-  const std::string& url() const;  // "http://127.0.0.1:8080", "unix:PATH"
+  const std::string& url() const;  // "http://127.0.0.1:8080", "https://...", "unix:PATH"
   const EngineInfo& info() const;  // of the first engine
 
   // From now on these are the keys; requests that have been taken go on. At least one where there
   // was one, and none where there was none. From any thread. Throws Error naming what is wrong.
   void SetApiKeys(std::vector<std::string> keys);
+
+  // For connections from now on. Only where it has TLS. From any thread. Throws Error naming what
+  // is wrong, and changes nothing then.
+  void SetTls(std::string_view cert, std::string_view key);
 
   // Serves, on threads of its own, once. After a stop of `drain` it takes no new connections,
   // answers /health with 503, and returns when the last request has ended; after drain_timeout, or

@@ -113,7 +113,7 @@ class Loop::Impl final : public LoopServices {
         completions_(*client_, state.text, SettingsOf(state), pool, io_.get_executor()),
         routes_(state, *this),
         listener_(io_, address, state.options.http, routes_, state.http,
-                  first == nullptr ? nullptr : &first->listener_),
+                  first == nullptr ? nullptr : &first->listener_, state.tls.get()),
         engine_(io_, client_->event_fd()),
         tick_(io_),
         drain_look_(io_) {}

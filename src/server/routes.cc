@@ -40,7 +40,7 @@ bool IsJson(const HttpRequest& head) {
 HttpResponse NotFound(const HttpRequest& head) {
   return ErrorResponse({.status = 404,
                         .message = "there is nothing at " + head.path +
-                                   "; the API is at /v1/completions and /v1/chat/completions",
+                                   "; GET /docs and GET /openapi.json list what the server has",
                         .code = "not_found"});
 }
 
@@ -51,6 +51,19 @@ HttpResponse WrongMethod(const HttpRequest& head, std::string_view methods) {
        .code = "method_not_allowed"});
   response.fields.push_back({"Allow", std::string(methods)});
   return response;
+}
+
+// Nothing would read it, and who sends it needs no key for most of these routes.
+bool HasBody(const HttpRequest& head) {
+  return head.Field("Transfer-Encoding").has_value() ||
+         head.Field("Content-Length").value_or("0").find_first_not_of('0') !=
+             std::string_view::npos;
+}
+
+HttpResponse HasNoUseForBody(const HttpRequest& head) {
+  return ErrorResponse({.status = 400,
+                        .message = head.method + " " + head.path + " takes no body",
+                        .code = "bad_http_request"});
 }
 
 HttpResponse WrongKey() {
@@ -151,6 +164,7 @@ std::optional<HttpResponse> Routes::RefusalOf(const HttpRequest& head, const Rou
   }
   if (row.route == Route::kNone) return NotFound(head);
   if (!TakesMethod(row, head.method)) return WrongMethod(head, methods);
+  if (!row.is_post && HasBody(head)) return HasNoUseForBody(head);
   const bool needs_key = row.needs_key && state_.access.needs_key();
   if (needs_key && !state_.access.FindKey(head).has_value()) return WrongKey();
   if (row.is_post && !IsJson(head)) return WrongType();

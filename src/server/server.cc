@@ -13,6 +13,7 @@
 #include "server/loop.h"
 #include "server/server_options.h"
 #include "server/server_state.h"
+#include "support/check.h"
 #include "text/normalize/utf8.h"
 
 namespace sluice {
@@ -26,8 +27,8 @@ constexpr std::string_view kModelWithoutName = "default";
 std::string UrlOf(const ServerOptions& options, uint16_t port) {
   if (!options.unix_socket.empty()) return "unix:" + options.unix_socket;
   const bool is_version_6 = options.host.find(':') != std::string::npos;
-  return "http://" + (is_version_6 ? "[" + options.host + "]" : options.host) + ":" +
-         std::to_string(port);
+  return (options.tls_cert.empty() ? "http://" : "https://") +
+         (is_version_6 ? "[" + options.host + "]" : options.host) + ":" + std::to_string(port);
 }
 
 }  // namespace
@@ -52,6 +53,9 @@ class Server::Impl {
       state_.model_names.push_back(adapter.name);
     }
     state_.created = std::time(nullptr);
+    if (!options.tls_cert.empty()) {
+      state_.tls = std::make_unique<server::TlsContext>(options.tls_cert, options.tls_key);
+    }
     const server::ListenAddress address = {
         .host = options.host, .port = options.port, .unix_socket = options.unix_socket};
     for (auto& client : clients) {
@@ -71,6 +75,11 @@ class Server::Impl {
   void SetApiKeys(std::vector<std::string> keys) {
     server::CheckApiKeys(keys, state_.access.needs_key());
     state_.access.SetKeys(std::move(keys));
+  }
+  void SetTls(std::string_view cert, std::string_view key) {
+    if (state_.tls == nullptr)
+      ThrowInvalid("tls_cert", "a certificate", "none: this server has no TLS");
+    state_.tls->Replace(cert, key);
   }
   void Run(const std::stop_token& drain, const std::stop_token& now);
 
@@ -186,6 +195,7 @@ uint16_t Server::port() const { return impl_->port(); }
 const std::string& Server::url() const { return impl_->url(); }
 const EngineInfo& Server::info() const { return impl_->info(); }
 void Server::SetApiKeys(std::vector<std::string> keys) { impl_->SetApiKeys(std::move(keys)); }
+void Server::SetTls(std::string_view cert, std::string_view key) { impl_->SetTls(cert, key); }
 void Server::Run(std::stop_token drain, std::stop_token now) { impl_->Run(drain, now); }
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/http/listen_socket.h"
+#include "server/tls/tls.h"
 #include "sluice/reasoning.hpp"
 #include "support/check.h"
 #include "text/normalize/utf8.h"
@@ -39,6 +40,7 @@ void CheckHttp(const HttpLimits& http) {
   CheckBytes("http.coalesce_bytes", http.coalesce_bytes, 1);
   CheckBytes("http.pipelined_bytes", http.pipelined_bytes, 0);
   CheckInRange("http.connections", http.connections, 1, 1 << 24);
+  CheckInRange("http.handshakes", http.handshakes, 1, 1 << 24);
 }
 
 // The error does not have the value: a key belongs in no log.
@@ -69,6 +71,11 @@ void CheckApiKeys(const std::vector<std::string>& keys, bool needs_key) {
 
 void CheckServerOptions(const ServerOptions& options) {
   CheckInRange("engines", std::ssize(options.engines), 1, INT32_MAX);
+  if (options.tls_cert.empty() != options.tls_key.empty()) {
+    ThrowInvalid(options.tls_key.empty() ? "tls_key" : "tls_cert", "",
+                 "both of a certificate and its key, or none of them");
+  }
+  if (!options.tls_cert.empty()) TlsContext(options.tls_cert, options.tls_key);
   CheckTime("connect_timeout", options.connect_timeout, 0);
   CheckTime("start_timeout", options.start_timeout, 0);
   CheckTime("stall_timeout", options.stall_timeout, 1);

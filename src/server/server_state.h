@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "server/http/listener.h"
 #include "server/metrics/metrics_board.h"
 #include "server/server_log.h"
+#include "server/tls/tls.h"
 #include "sluice/engine_messages.hpp"
 #include "sluice/model_text.hpp"
 #include "sluice/server.hpp"
@@ -41,6 +43,7 @@ struct ServerState {
   Admission admission;
   std::atomic<bool> is_draining = false;
   HttpCounters http = {};
+  std::unique_ptr<TlsContext> tls = {};  // null: none; outlives the loops
   MetricsBoard board;
   ServerLog log;
 };

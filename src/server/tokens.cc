@@ -85,26 +85,17 @@ HttpResponse ResponseOf(std::string body, const std::vector<std::string>& unknow
   return response;
 }
 
-void CheckBytes(const TokenizeRequest& request, size_t bytes, const ServerState& state) {
-  const size_t most = MostEncodedBytes(state.text.tokenizer(), state.info.context);
-  if (bytes <= most) return;
-  throw ApiFailure({.message = "a text of " + std::to_string(bytes) +
-                               " bytes is not allowed: at most " + std::to_string(most) +
-                               " bytes of one text are encoded",
-                    .param = request.is_chat ? "messages" : "prompt"});
-}
-
 std::vector<int32_t> IdsOf(const TokenizeRequest& request, const ServerState& state) {
   const Tokenizer& tokenizer = state.text.tokenizer();
   if (!request.is_chat) {
-    CheckBytes(request, request.prompt.size(), state);
+    CheckEncodedBytes("prompt", request.prompt.size(), tokenizer, state.info.context);
     return tokenizer.Encode(request.prompt,
                             {.add_special_tokens = request.adds_special_tokens,
                              .parse_special_tokens = request.parses_special_tokens});
   }
   ChatText chat = state.text.RenderChatText(request.chat_variables);
   if (request.final_message.has_value()) EndWithMessage(chat, *request.final_message);
-  CheckBytes(request, chat.text.size(), state);
+  CheckEncodedBytes("messages", chat.text.size(), tokenizer, state.info.context);
   const EncodeOptions options{.add_special_tokens = request.adds_special_tokens};
   return request.parses_special_tokens ? EncodeChat(tokenizer, chat.text, chat.own, options)
                                        : tokenizer.Encode(chat.text, options);

@@ -6,6 +6,7 @@ Usage: serve_documentation_test.py SLUICE ROOT.
 """
 
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -123,13 +124,20 @@ class DeployPage(unittest.TestCase):
         self.assertGreater(len(commands), 4)
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "keys").write_text("one\ntwo\n")
+            made = shutil.which("openssl") and subprocess.run(
+                ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2",
+                 "-keyout", "key.pem", "-out", "chain.pem"], cwd=folder, capture_output=True).returncode == 0
             for command in commands:
+                if "--tls-cert" in command and not made:
+                    continue
                 words = command.replace("/run/sluice", folder).replace("models/default", MODEL).split()[2:]
                 words += [] if "--model" in words else ["--model", MODEL]
                 words += [] if "--unix-socket" in words else ["--port", "0"]
                 words += [] if "--check" in words else ["--check"]
                 run = subprocess.run([SLUICE, "serve", *words], cwd=folder, env=served.ENVIRONMENT,
                                      capture_output=True, text=True, timeout=60)
+                if "OpenSSL was not found" in run.stderr:
+                    continue
                 self.assertEqual(run.returncode, 0, command + run.stdout + run.stderr)
 
     def test_its_flags_and_metrics_are_those_of_the_server(self):

@@ -108,6 +108,22 @@ class Signals(unittest.TestCase):
             self.assertIn("read the keys again: 2", errors)
             self.assertIn("the keys stay what they were: ", errors)
 
+    def test_a_hangup_does_not_wait_for_keys_from_a_pipe(self):
+        with tempfile.TemporaryDirectory() as folder:
+            keys = Path(folder, "keys")
+            keys.write_text("old\n")
+            with serve("--api-key-file", str(keys)) as server:
+                keys.unlink()
+                os.mkfifo(keys)
+                server.process.send_signal(signal.SIGHUP)
+                for line in iter(server.process.stderr.readline, b""):
+                    if b"the keys stay what they were" in line:
+                        break
+                self.assertIn("no regular file", line.decode())
+                status, _, _ = server.post("/v1/completions", PROMPT, {"Authorization": "Bearer old"})
+                self.assertEqual(status, 200)
+                self.assertEqual(server.end()[0], 0)
+
     def test_a_hangup_opens_the_access_log_again(self):
         with tempfile.TemporaryDirectory() as folder:
             log, moved = Path(folder) / "log", Path(folder) / "moved"

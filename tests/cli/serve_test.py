@@ -27,7 +27,8 @@ FOLDER = tempfile.TemporaryDirectory()
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 MODEL = str(tiny_model.write(Path(FOLDER.name) / "tiny", ROOT, chat_template=TEMPLATE, context=4096))
 HAS_BUILT_IN_MODEL = subprocess.run([SLUICE, "inspect", "model"], capture_output=True).returncode == 0
-PROMPT = {"prompt": "It was", "max_tokens": 24, "seed": 5}
+SAMPLED = {"max_tokens": 24, "seed": 5}
+PROMPT = {"prompt": "It was", **SAMPLED}
 
 
 def run(*args, environment=None):
@@ -74,14 +75,14 @@ class Answers(unittest.TestCase):
     def test_a_chat_is_what_the_template_makes_of_it(self):
         messages = [{"role": "user", "content": "It was"}]
         with serve() as server:
-            chat = server.post("/v1/chat/completions", {**PROMPT, "messages": messages})[2]
+            chat = server.post("/v1/chat/completions", {**SAMPLED, "messages": messages})[2]
             alone = server.post("/v1/completions", {**PROMPT, "prompt": "<user>It was",
                                                     "add_special_tokens": False})[2]
         self.assertEqual(chat["choices"][0]["message"]["content"], alone["choices"][0]["text"])
         other = Path(FOLDER.name) / "other.jinja"
         other.write_text("{{ messages[0].content }}")
         with serve("--chat-template", str(other)) as server:
-            chat = server.post("/v1/chat/completions", {**PROMPT, "messages": messages})[2]
+            chat = server.post("/v1/chat/completions", {**SAMPLED, "messages": messages})[2]
             alone = server.post("/v1/completions", {**PROMPT, "add_special_tokens": False})[2]
         self.assertEqual(chat["choices"][0]["message"]["content"], alone["choices"][0]["text"])
 
@@ -92,7 +93,7 @@ class Answers(unittest.TestCase):
             answer = server.post("/v1/completions", {**PROMPT, "prompt": "Once upon a time"})[2]
             messages = [{"role": "system", "content": "Be brief."},
                         {"role": "user", "content": "Once upon a time"}]
-            chat = server.post("/v1/chat/completions", {**PROMPT, "messages": messages})[2]
+            chat = server.post("/v1/chat/completions", {**SAMPLED, "messages": messages})[2]
             self.assertEqual(chat["choices"][0]["message"]["content"], answer["choices"][0]["text"])
             self.assertEqual(chat["usage"]["prompt_tokens"], 4)
 

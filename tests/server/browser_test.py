@@ -90,7 +90,29 @@ class Page(unittest.TestCase):
             drawn = [row[1] for row in rows if row[0] == "drawn"]
             shown = page.run(f"document.querySelectorAll('.token')[{number}].textContent")
             self.assertEqual(drawn, [shown.replace(" ", "\u2423").replace("\n", "\u21b5")])
+            self.assertEqual({row[4] for row in rows if row[0] == "lost"}, {"dropped by top_k"})
         self.picture("serve-page", "light")
+
+    def test_a_token_that_was_dropped_has_its_rule(self):
+        page = self.browser
+        page.run(fill(max_tokens="12", seed="4", temperature="1", top_k="5", top_p="0.6", min_p="0.05") + click("go"))
+        page.wait(DONE)
+        found = set()
+        for number in range(page.run("document.querySelectorAll('.token').length")):
+            page.run("document.getElementById('candidates').textContent = '';"
+                     f"document.querySelectorAll('.token')[{number}].click()")
+            page.wait("document.querySelectorAll('#candidates td').length > 1")
+            rows = page.run("""[...document.querySelectorAll('#candidates tr:has(td)')]
+                .map((row) => [row.className, ...[...row.cells].map((cell) => cell.textContent)])""")
+            shares = [float(row[2].removesuffix(" %")) for row in rows]
+            for rank, (row, share) in enumerate(zip(rows, shares)):
+                is_near = abs(share - 0.05 * shares[0]) < 0.02  # within the rounding of what is shown
+                if row[0] != "lost" or is_near or shares.count(share) > 1:
+                    continue
+                rule = "min_p" if share < 0.05 * shares[0] else "top_k" if rank >= 5 else "top_p"
+                self.assertEqual(row[4], f"dropped by {rule}", rows)
+                found.add(rule)
+        self.assertEqual(found, {"min_p", "top_k", "top_p"})
 
     def test_a_chat_goes_on(self):
         page = self.browser

@@ -33,8 +33,14 @@ globalThis.fetch = async (path, options) => {
   const body = JSON.parse(options.body);
   sent.push({path, body});
   if (!body.stream) {
+    if (Array.isArray(body.prompt)) {  // a step of the rules: what is off is left out
+      const kept = body.top_k === 0 ? {" queen": -1} : {};
+      return {ok: true, json: async () => ({choices: [{logprobs: {tokens: [" king"], token_logprobs: [-0.5],
+                                                                  top_logprobs: [{" king": -0.5, ...kept}]}}]})};
+    }
     const kept = body.logprobs_mode === "raw_logprobs" ? {" queen": -1} : {};
-    return {ok: true, json: async () => ({choices: [top([{}, {" king": -0.5, ...kept}])]})};
+    return {ok: true, json: async () => ({choices: [{...top([{}, {" king": -0.5, ...kept}]), token_ids: [8, 9],
+                                                        prompt_token_ids: [1, 2, 3]}]})};
   }
   const events = [{seed: 7, choices: [{text: "", ...top([{}, {}])}]},
                   {seed: 7, choices: [{text: " a king", delta: {content: " a king"}}]},
@@ -54,7 +60,7 @@ for (const event of EVENTS) {
 const shown = {};
 for (const [id, one] of Object.entries(elements)) shown[id] = {text: one.textContent, value: one.value, href: one.href};
 const rows = (elements.candidates?.children ?? []).flatMap((table) => table.children.filter((row) => row.className !== "quiet"))
-    .map((row) => [row.className, ...row.children.slice(0, 3).map((cell) => cell.textContent)]);
+    .map((row) => [row.className, ...row.children.slice(0, 4).map((cell) => cell.textContent)]);
 console.log(JSON.stringify({sent, shown, rows, live: Object.keys(handlers).filter((name) => name.endsWith(" input"))}));
 """
 
@@ -117,12 +123,17 @@ class Page(unittest.TestCase):
 
     def test_a_token_shows_its_candidates_before_and_after_the_cut(self):
         ran = self.run_page("form submit", "span click", prompt="Once", max_tokens="9")
-        again = [one["body"] for one in ran["sent"][1:]]
+        bodies = [one["body"] for one in ran["sent"][1:]]
+        again = [body for body in bodies if body["prompt"] == "Once"]
         self.assertEqual([body["logprobs_mode"] for body in again], ["raw_logprobs", "processed_logprobs"])
         for body in again:  # the same draw: both tokens came with one text
             self.assertEqual((body["seed"], body["max_tokens"], body["stream"]), (7, 2, False))
-        self.assertIn(["drawn", "\u2423king", "60.65 %", "60.65 %"], ran["rows"])
-        self.assertIn(["lost", "\u2423queen", "36.79 %", "\u2013"], ran["rows"])
+        # The rules one after another, each for the tokens before the one that was chosen.
+        steps = [body for body in bodies if body not in again]
+        self.assertEqual([(body["prompt"], body.get("top_k"), body.get("top_p")) for body in steps],
+                         [([1, 2, 3, 8], 0, 1), ([1, 2, 3, 8], None, 1), ([1, 2, 3, 8], None, None)])
+        self.assertIn(["drawn", "\u2423king", "60.65 %", "60.65 %", ""], ran["rows"])
+        self.assertIn(["lost", "\u2423queen", "36.79 %", "\u2013", "dropped by top_k"], ran["rows"])
 
     def test_a_chat_has_its_turns(self):
         ran = self.run_page("chat click", "form submit", "form submit", system="Be kind.", prompt="Hello")

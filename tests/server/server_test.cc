@@ -192,6 +192,31 @@ TEST(Server, AnswersWhatIsWrongBeforeAnyStream) {
   }
 }
 
+TEST(Server, SaysWhereItsRoutesAreListed) {
+  const RunningHttp running;
+  EXPECT_EQ(
+      ErrorOf(running.Post("/nowhere", "{}")).message,
+      "there is nothing at /nowhere; GET /docs and GET /openapi.json list what the server has");
+  EXPECT_EQ(running.Get("/docs").status, 200);
+  EXPECT_EQ(running.Get("/openapi.json").status, 200);
+}
+
+// It is not read, whatever its size is, and the next bytes are not taken for a request.
+TEST(Server, RefusesBodiesThatNothingReads) {
+  const RunningHttp running;
+  for (const char* const path : {"/health", "/ready", "/metrics", "/v1/models", "/"}) {
+    SCOPED_TRACE(path);
+    EXPECT_EQ(running.Get(path, "Content-Length: 0\r\n").status, 200);
+    for (const char* const field : {"Content-Length: 5\r\n", "Content-Length: 33000000\r\n",
+                                    "Transfer-Encoding: chunked\r\n"}) {
+      const TestResponse response = running.Get(path, field);
+      EXPECT_EQ(response.status, 400);
+      EXPECT_EQ(ErrorOf(response).message, "GET " + std::string(path) + " takes no body");
+      EXPECT_EQ(response["connection"], "close");
+    }
+  }
+}
+
 TEST(Server, IgnoresWhatItDoesNotKnow) {
   const RunningHttp running;
   EXPECT_EQ(running.Post(kCompletionsPath, Asking("a", 1, R"(,"foo":1)")).status, 200);

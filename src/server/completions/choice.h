@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/api/response/choice_delta.h"
+#include "server/completions/reasoning_count.h"
 #include "sluice/client.hpp"
 #include "sluice/reasoning.hpp"
 
@@ -97,6 +98,7 @@ struct Choice {
   ReportedTokens prompt = {};  // of its tokens but the first, until that is written
   PendingDelta pending = {};
   std::optional<ChoiceParser> parser = {};
+  std::optional<ReasoningCount> reasoning = {};  // where the usage has it
   std::chrono::steady_clock::time_point last_output = {};
 };
 

@@ -187,6 +187,14 @@ ChoiceEnd LiveExchange::EndOf(const Choice& choice) const {
           .has_calls = choice.parser.has_value() && choice.parser->has_calls()};
 }
 
+Usage LiveExchange::usage() const {
+  Usage usage = {prompt_tokens_, completion_tokens_, prompts_uncounted_ == 0 ? cached_tokens_ : -1};
+  for (const Choice& choice : choices_) {
+    if (choice.reasoning.has_value()) usage.reasoning_tokens += choice.reasoning->tokens();
+  }
+  return usage;
+}
+
 std::optional<Usage> LiveExchange::usage_so_far() const {
   return asked_.continuous_usage ? std::optional(usage()) : std::nullopt;
 }

@@ -136,6 +136,9 @@ void LiveExchange::Submit(PreparedRequest& request) {
                             ChoiceParser::Wanted{.reasoning = asked_.tools.includes_reasoning,
                                                  .parallel = asked_.tools.is_parallel});
     }
+    if (asked_.api == Api::kResponses && asked_.output.reasoning != ReasoningFormat::kNone) {
+      choice.reasoning.emplace(asked_.output, loop_->client.tokenizer(), asked_.text.detokenizer);
+    }
     choice.index = static_cast<int32_t>(&choice - choices_.data());
     choice.request = loop_->client.Submit(RequestFor(choice));
     choice.is_live = true;
@@ -184,6 +187,10 @@ void LiveExchange::Take(Choice& choice, const ClientOutput& output) {
   choice.pending.Append(output, wanted_);
   if (choice.parser.has_value()) {
     choice.parser->TakeApart(choice.pending, output.end != GenerationEnd::kNone);
+  }
+  if (choice.reasoning.has_value()) {
+    choice.reasoning->Step(output.ids);
+    if (output.end != GenerationEnd::kNone) choice.reasoning->Finish();
   }
   if (!choice.is_heard) --choices_unheard_;
   choice.is_heard = true;

@@ -71,9 +71,7 @@ class LiveExchange final : public Answer {
   ChoiceDelta FrontOf(const Choice& choice) const;
   ChoiceDelta DeltaOf(const Choice& choice) const;
   ChoiceEnd EndOf(const Choice& choice) const;
-  Usage usage() const {
-    return {prompt_tokens_, completion_tokens_, prompts_uncounted_ == 0 ? cached_tokens_ : -1};
-  }
+  Usage usage() const;
   std::optional<Usage> usage_so_far() const;
 
   std::shared_ptr<LoopState> loop_;

@@ -37,7 +37,7 @@ std::string CheckedModel(const std::string& asked, const std::vector<std::string
 // where it was not counted to the end.
 [[noreturn]] void ThrowTooLong(const CompletionRequest& asked, int64_t size, int64_t context,
                                std::string_view at_least) {
-  if (asked.api == Api::kMessages || asked.api == Api::kCountTokens) {
+  if (IsOfMessages(asked.api)) {
     ThrowPrompt(asked.api,
                 "prompt is too long: " + ToText(size) + " tokens > " + ToText(context) +
                     " maximum" + (at_least.empty() ? "" : "; it has more"),
@@ -57,22 +57,24 @@ constexpr std::string_view kAtLeast = "at least ";
 
 // A text that has too many tokens whatever they are is not encoded, and others no further than
 // needed: the cost of a prompt depends on the context and not on its client. (One that is to be
-// truncated needs all of its tokens.)
+// truncated or counted needs all of its tokens.)
 std::vector<int32_t> Encode(const CompletionRequest& asked, const PromptInput& prompt,
                             int64_t context, const Tokenizer& tokenizer) {
   const auto longest = static_cast<int64_t>(std::max<size_t>(tokenizer.longest_token(), 1));
   const int64_t least = (std::ssize(prompt.text) + longest - 1) / longest;
-  const bool truncates = asked.truncate_prompt_tokens.has_value();
-  if (truncates ? prompt.text.size() > MostEncodedBytes(tokenizer, context) : least > context) {
+  const bool is_whole = asked.truncate_prompt_tokens.has_value() || asked.api == Api::kCountTokens;
+  if (is_whole) {
+    CheckEncodedBytes(PromptField(asked.api), prompt.text.size(), tokenizer, context);
+  } else if (least > context) {
     ThrowTooLong(asked, least, context, kAtLeast);
   }
   const EncodeOptions options{.add_special_tokens = asked.adds_special_tokens,
                               .parse_special_tokens = asked.parses_special_tokens,
-                              .max_tokens = truncates ? INT64_MAX : context};
+                              .max_tokens = is_whole ? INT64_MAX : context};
   std::vector<int32_t> ids = prompt.is_chat
                                  ? EncodeChat(tokenizer, prompt.text, prompt.own, options)
                                  : tokenizer.Encode(prompt.text, options);
-  if (!truncates && std::ssize(ids) > context) {
+  if (!is_whole && std::ssize(ids) > context) {
     ThrowTooLong(asked, std::ssize(ids), context, kAtLeast);
   }
   return ids;
@@ -113,6 +115,7 @@ PreparedPrompt PreparePrompt(const CompletionRequest& asked, PromptInput prompt,
   const auto whole = prepared.ids.size();
   Truncate(asked, context, prepared.ids);
   const auto size = static_cast<int64_t>(prepared.ids.size());
+  if (asked.api == Api::kCountTokens) return prepared;
   CheckLength(asked, size, context);
   prepared.max_tokens = std::min(asked.max_tokens.value_or(INT32_MAX), context - size);
   if (asked.echo) {
@@ -151,7 +154,10 @@ PreparedRequest PrepareOrThrow(Api api, std::string_view body, int64_t context,
   try {
     if (IsChat(api)) {
       ChatText chat = RenderChat(asked, text);
-      if (asked.final_message.has_value()) EndWithMessage(chat, *asked.final_message);
+      if (asked.final_message.has_value()) {
+        EndWithMessage(chat, *asked.final_message,
+                       IsOfMessages(api) ? "messages" : "continue_final_message");
+      }
       ChooseOutput(asked, settings.formats, chat.text);
       asked.prompts = {{.is_chat = true, .text = std::move(chat.text), .own = std::move(chat.own)}};
     }
@@ -171,6 +177,16 @@ PreparedRequest PrepareOrThrow(Api api, std::string_view body, int64_t context,
 
 size_t MostEncodedBytes(const Tokenizer& tokenizer, int64_t context) {
   return std::max(kEncodedBytes, tokenizer.longest_token() * static_cast<size_t>(context));
+}
+
+void CheckEncodedBytes(std::string_view field, size_t bytes, const Tokenizer& tokenizer,
+                       int64_t context) {
+  const size_t most = MostEncodedBytes(tokenizer, context);
+  if (bytes <= most) return;
+  throw ApiFailure({.message = "a text of " + std::to_string(bytes) +
+                               " bytes is not allowed: at most " + std::to_string(most) +
+                               " bytes of one text are encoded",
+                    .param = std::string(field)});
 }
 
 Preparation Prepare(Api api, std::string_view body, int64_t context,

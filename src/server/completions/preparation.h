@@ -40,6 +40,9 @@ using Preparation = std::variant<PreparedRequest, ApiError>;
 
 // The longest text that is encoded to its end, whatever the context: bytes.
 size_t MostEncodedBytes(const Tokenizer& tokenizer, int64_t context);
+// Throws ApiFailure naming `field` for a longer one.
+void CheckEncodedBytes(std::string_view field, size_t bytes, const Tokenizer& tokenizer,
+                       int64_t context);
 
 // On any thread. context: the engine's. `is_gone`, where it is given, is called before each prompt
 // is encoded: true ends the work, with an error that has no reader. Throws nothing.

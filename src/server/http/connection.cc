@@ -18,6 +18,7 @@ using boost::asio::posix::descriptor_base;
 // Requests that came together are answered this many at a time; then other connections have a turn.
 constexpr int kRequestsAtOnce = 32;
 constexpr size_t kMostIdBytes = 128;
+constexpr size_t kRecordBytes = size_t{16} << 10;  // of TLS, at most
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
@@ -46,6 +47,9 @@ Connection::Connection(ConnectionSet& set, boost::asio::io_context& loop, int fd
 }
 
 void Connection::Start() {
+  awaits_tls_ = set_.tls() != nullptr;
+  // The handshake has the time of a head, whatever it comes in.
+  if (awaits_tls_) set_.EnterWait(*this, WaitKind::kHead);
   InEvent([] {});
   if (!is_closed_) WaitReadable();
 }
@@ -69,9 +73,11 @@ void Connection::Close(bool resets) {
     const linger at_once{.l_onoff = 1, .l_linger = 0};
     ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   }
+  if (tls_ != nullptr && !resets) tls_->Close();
   boost::system::error_code ignored;
   socket_.close(ignored);
   Deadlines::Leave(*this);
+  set_.EndHandshake(*this);
   set_.Remove(*this);
   reader_.reset();
   std::exchange(answer_, nullptr).reset();
@@ -144,6 +150,10 @@ void Connection::OnDeadline() {
       case WaitKind::kLinger:
         return Close(false);
       case WaitKind::kHead:
+        if (awaits_tls_ || is_in_handshake()) {
+          set_.counters().timeouts.fetch_add(1, std::memory_order_relaxed);
+          return Close(true);
+        }
         return Reject(408, "the head of the request took too long");
       case WaitKind::kWrite:
         return GiveUp();
@@ -184,8 +194,9 @@ void Connection::OnReadable() {
     return;
   }
   InEvent([this] {
+    if (!IsOpen()) return;
     auto& buffer = set_.input();
-    const ssize_t size = ::recv(fd_, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    const ssize_t size = Receive(buffer);
     if (size < 0) {
       if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) OnReadError(errno);
     } else if (size == 0) {
@@ -206,11 +217,82 @@ void Connection::OnReadable() {
 void Connection::OnWritable() {
   InEvent([this] {
     waits_writable_ = false;
+    if (!IsOpen()) return;
     Send();
     if (!owes_room_ || !CanWrite() || out_.unsent() > set_.limits().coalesce_bytes) return;
     owes_room_ = false;
     answer_->OnRoom();
   });
+}
+
+ssize_t Connection::Receive(std::span<char> to) {
+  // What comes after the response is thrown away as it is.
+  if (tls_ == nullptr || state_ == State::kLingering) {
+    return ::recv(fd_, to.data(), to.size(), MSG_DONTWAIT);
+  }
+  size_t size = 0;
+  for (auto result = TlsSession::Result::kDone; to.size() - size >= kRecordBytes;) {
+    size_t count = 0;
+    result = tls_->Read(to.data() + size, to.size() - size, count);
+    size += count;
+    if (result == TlsSession::Result::kDone) continue;
+    if (size > 0) break;
+    if (result == TlsSession::Result::kEnd) return 0;
+    if (result != TlsSession::Result::kFailed) errno = EAGAIN;
+    return -1;
+  }
+  return static_cast<ssize_t>(size);
+}
+
+bool Connection::IsOpen() {
+  if (state_ == State::kLingering) return true;
+  if (awaits_tls_ && !BeginTls()) return false;
+  return tls_ == nullptr || tls_->is_open() || ContinueHandshake();
+}
+
+// A client may take the port for one without TLS, and can read an answer only without it.
+bool Connection::BeginTls() {
+  constexpr uint8_t kHandshake = 22;  // what a first record is
+  uint8_t first = 0;
+  const ssize_t size = ::recv(fd_, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (size == 0) {
+    OnEndOfInput();
+    return false;
+  }
+  if (size < 0) {
+    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) OnReadError(errno);
+    return false;
+  }
+  if (first == kHandshake) {
+    tls_ = set_.tls()->Open(fd_);
+    awaits_tls_ = false;
+    set_.BeginHandshake(*this);
+    return true;
+  }
+  awaits_tls_ = false;
+  auto& buffer = set_.input();
+  (void)::recv(fd_, buffer.data(), buffer.size(), MSG_DONTWAIT);
+  Reject(400, "this port takes TLS alone: the URL begins with https://");
+  return false;
+}
+
+bool Connection::ContinueHandshake() {
+  switch (tls_->Handshake()) {
+    case TlsSession::Result::kDone:
+      set_.EndHandshake(*this);
+      Deadlines::Leave(*this);
+      return true;
+    case TlsSession::Result::kNeedsInput:
+      return false;
+    case TlsSession::Result::kNeedsRoom:
+      WaitWritable();
+      return false;
+    default:
+      set_.counters().malformed_requests.fetch_add(1, std::memory_order_relaxed);
+      set_.EndHandshake(*this);
+      BeginLinger();  // for the peer to read why
+      return false;
+  }
 }
 
 void Connection::OnInput(std::string_view bytes) {
@@ -429,7 +511,7 @@ void Connection::End() {
 void Connection::Send() {
   if (out_.unsent() == 0) return;
   size_t count = 0;
-  const SendBuffer::Sent sent = out_.Send(fd_, count);
+  const SendBuffer::Sent sent = tls_ != nullptr ? out_.Send(*tls_, count) : out_.Send(fd_, count);
   const int error = errno;
   set_.CountSend(count);
   const bool waits_for_reader = waits() && wait_kind() == WaitKind::kWrite;
@@ -452,6 +534,7 @@ void Connection::BeginLinger() {
   input_ = {};
   request_ = {};
   if (is_half_closed_) return Close(false);
+  if (tls_ != nullptr) tls_->Close();
   ::shutdown(fd_, SHUT_WR);
   state_ = State::kLingering;
   set_.EnterWait(*this, WaitKind::kLinger);

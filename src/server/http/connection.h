@@ -3,6 +3,8 @@
 // end of an event of its own, so that no call of an Answer destroys it.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/basic_stream_descriptor.hpp>
@@ -13,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,14 +25,18 @@
 #include "server/http/request_reader.h"
 #include "server/http/response_head.h"
 #include "server/http/send_buffer.h"
+#include "server/tls/tls.h"
 
 namespace sluice::server {
 
 class ConnectionSet;
 
+using HandshakeHook = boost::intrusive::list_base_hook<boost::intrusive::tag<class HandshakeTag>>;
+
 class Connection final
     : public boost::intrusive_ref_counter<Connection, boost::thread_unsafe_counter>,
       public boost::intrusive::list_base_hook<>,
+      public HandshakeHook,
       public Timed,
       private Exchange {
  public:
@@ -42,6 +49,8 @@ class Connection final
   void Close(bool resets);
   void OnDeadline();
   void OnDeferred();
+  // Of TLS, which is not over.
+  bool is_in_handshake() const { return HandshakeHook::is_linked(); }
 
  private:
   enum class State : uint8_t {
@@ -74,6 +83,11 @@ class Connection final
   void Wait(boost::asio::posix::descriptor_base::wait_type what, HandlerMemory& memory, Then then);
   void OnReadable();
   void OnWritable();
+  ssize_t Receive(std::span<char> to);  // as recv() does it
+  // Where there is TLS: whether its handshake is over, or was.
+  bool IsOpen();
+  bool BeginTls();
+  bool ContinueHandshake();
   void OnInput(std::string_view bytes);
   void OnEndOfInput();
   void OnReadError(int error);
@@ -104,6 +118,7 @@ class Connection final
   bool is_lost_ = false;         // the peer is gone or given up: Settle closes
   bool is_given_up_ = false;     // because it reads too slowly
   bool is_half_closed_ = false;  // the peer sends no more
+  bool awaits_tls_ = false;      // and nothing has come
   bool is_in_event_ = false;     // Settle follows
   bool is_deferred_ = false;     // Settle follows, from the loop
   bool reads_later_ = false;     // and then the wait for bytes
@@ -120,6 +135,7 @@ class Connection final
   bool owes_room_ = false;    // OnRoom
 
   SendBuffer out_;
+  std::unique_ptr<TlsSession> tls_;  // null: none, or it awaits one
 
   // Fields that a token does not need:
   boost::asio::posix::basic_stream_descriptor<boost::asio::io_context::executor_type> socket_;

@@ -29,11 +29,12 @@ HttpLimits WithinBudget(HttpLimits limits) {
 }  // namespace
 
 ConnectionSet::ConnectionSet(boost::asio::io_context& loop, const HttpLimits& limits,
-                             Handler& handler, HttpCounters& counters)
+                             Handler& handler, HttpCounters& counters, const TlsContext* tls)
     : loop_(loop),
       limits_(WithinBudget(limits)),
       handler_(handler),
       counters_(counters),
+      tls_(tls),
       deadlines_({limits.idle_timeout, limits.header_timeout, limits.header_timeout,
                   limits.write_timeout, kLinger}),
       timer_(loop.get_executor()),
@@ -70,6 +71,10 @@ void ConnectionSet::Add(int fd) {
 // and not only that the connection was reset.
 void ConnectionSet::Refuse(int fd) {
   counters_.refused_connections.fetch_add(1, std::memory_order_relaxed);
+  if (tls_ != nullptr) {  // a handshake would cost more than a refusal may
+    ::close(fd);
+    return;
+  }
   try {
     std::string bytes;
     HttpRequest request;
@@ -92,6 +97,17 @@ void ConnectionSet::Remove(Connection& connection) {
   counters_.connections.fetch_sub(1, std::memory_order_relaxed);
   PublishCounts();
   intrusive_ptr_release(&connection);
+}
+
+void ConnectionSet::BeginHandshake(Connection& connection) {
+  handshakes_.push_back(connection);
+  if (std::ssize(handshakes_) <= limits_.handshakes) return;
+  counters_.refused_connections.fetch_add(1, std::memory_order_relaxed);
+  handshakes_.front().Close(true);
+}
+
+void ConnectionSet::EndHandshake(Connection& connection) {
+  if (connection.is_in_handshake()) handshakes_.erase(handshakes_.iterator_to(connection));
 }
 
 void ConnectionSet::StopAfterExchanges() {

@@ -23,8 +23,9 @@ namespace sluice::server {
 // Callbacks of the loop hold it: it may outlive its listener, and does nothing from End on.
 class ConnectionSet : public std::enable_shared_from_this<ConnectionSet> {
  public:
+  // tls: null for none; outlives it.
   ConnectionSet(boost::asio::io_context& loop, const HttpLimits& limits, Handler& handler,
-                HttpCounters& counters);
+                HttpCounters& counters, const TlsContext* tls);
   ~ConnectionSet();
 
   void Add(int fd);           // takes it
@@ -38,6 +39,7 @@ class ConnectionSet : public std::enable_shared_from_this<ConnectionSet> {
   const HttpLimits& limits() const { return limits_; }
   Handler& handler() { return handler_; }
   HttpCounters& counters() { return counters_; }
+  const TlsContext* tls() const { return tls_; }
   std::array<char, size_t{64} << 10>& input() { return input_; }  // for one event
   bool is_stopping() const { return is_stopping_; }
   std::string_view Date();
@@ -47,6 +49,8 @@ class ConnectionSet : public std::enable_shared_from_this<ConnectionSet> {
   // OnDeferred follows, from the loop.
   void Defer(Connection& connection);
   void Remove(Connection& connection);
+  void BeginHandshake(Connection& connection);  // closes the oldest one of too many
+  void EndHandshake(Connection& connection);    // if it is in one
   // Added to the counters now and then: tokens of several threads would fight for them.
   void CountSend(size_t bytes) {
     ++writes_;
@@ -68,8 +72,10 @@ class ConnectionSet : public std::enable_shared_from_this<ConnectionSet> {
   const HttpLimits limits_;
   Handler& handler_;
   HttpCounters& counters_;
+  const TlsContext* const tls_;
 
   boost::intrusive::list<Connection, boost::intrusive::constant_time_size<false>> connections_;
+  boost::intrusive::list<Connection, boost::intrusive::base_hook<HandshakeHook>> handshakes_;
   int64_t size_ = 0;
   bool is_stopping_ = false;
   bool is_over_ = false;

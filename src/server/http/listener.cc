@@ -24,8 +24,8 @@ constexpr std::chrono::milliseconds kPause{100};
 class HttpListener::Impl : public std::enable_shared_from_this<HttpListener::Impl> {
  public:
   Impl(boost::asio::io_context& loop, const ListenAddress& address, const HttpLimits& limits,
-       Handler& handler, HttpCounters& counters, const Impl* first)
-      : connections_(std::make_shared<ConnectionSet>(loop, limits, handler, counters)),
+       Handler& handler, HttpCounters& counters, const Impl* first, const TlsContext* tls)
+      : connections_(std::make_shared<ConnectionSet>(loop, limits, handler, counters, tls)),
         socket_(address, limits, first == nullptr ? nullptr : &first->socket_),
         port_(socket_.port()),
         waiter_(loop.get_executor()),
@@ -102,9 +102,9 @@ class HttpListener::Impl : public std::enable_shared_from_this<HttpListener::Imp
 
 HttpListener::HttpListener(boost::asio::io_context& loop, const ListenAddress& address,
                            const HttpLimits& limits, Handler& handler, HttpCounters& counters,
-                           const HttpListener* first)
+                           const HttpListener* first, const TlsContext* tls)
     : impl_(std::make_shared<Impl>(loop, address, limits, handler, counters,
-                                   first == nullptr ? nullptr : first->impl_.get())) {}
+                                   first == nullptr ? nullptr : first->impl_.get(), tls)) {}
 
 HttpListener::~HttpListener() { impl_->End(); }
 

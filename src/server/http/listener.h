@@ -10,6 +10,7 @@
 
 #include "server/http/body_share.h"
 #include "server/http/exchange.h"
+#include "server/tls/tls.h"
 #include "sluice/server.hpp"
 
 namespace sluice::server {
@@ -42,9 +43,10 @@ class HttpListener {
   // Binds and listens; throws Error naming `host`, `port` or `unix_socket`, also when another
   // program listens there. `first` is one of another thread of this program: this one shares its
   // port (SO_REUSEPORT) or its socket, and `first` outlives the constructor. The others outlive it.
+  // `tls`: null for none.
   HttpListener(boost::asio::io_context& loop, const ListenAddress& address,
                const HttpLimits& limits, Handler& handler, HttpCounters& counters,
-               const HttpListener* first = nullptr);
+               const HttpListener* first = nullptr, const TlsContext* tls = nullptr);
   ~HttpListener();  // closes all connections; on the loop's thread, or when the loop does not run
 
   uint16_t port() const;

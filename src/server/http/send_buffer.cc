@@ -4,6 +4,8 @@
 
 #include <cerrno>
 
+#include "server/tls/tls.h"
+
 namespace sluice::server {
 namespace {
 
@@ -62,6 +64,21 @@ SendBuffer::Sent SendBuffer::Send(int fd, size_t& count) {
   const bool is_all = sent_ == ready_;
   Forget();
   return is_all ? Sent::kAll : Sent::kBlocked;
+}
+
+SendBuffer::Sent SendBuffer::Send(TlsSession& tls, size_t& count) {
+  count = 0;
+  auto result = TlsSession::Result::kDone;
+  while (sent_ < ready_ && result == TlsSession::Result::kDone) {
+    size_t written = 0;
+    result = tls.Write(bytes_.data() + sent_, ready_ - sent_, written);
+    count += written;
+    sent_ += written;
+  }
+  const bool is_all = sent_ == ready_;
+  Forget();
+  if (is_all) return Sent::kAll;
+  return result == TlsSession::Result::kNeedsRoom ? Sent::kBlocked : Sent::kFailed;
 }
 
 void SendBuffer::Forget() {

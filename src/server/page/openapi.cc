@@ -97,6 +97,27 @@ void WriteResponses(JsonWriter& json, const Operation& operation) {
   });
 }
 
+// Null is the same as no field.
+std::string OrNull(std::string_view schema) {
+  struct Form {
+    std::string_view begin;
+    std::string_view with_null;
+  };
+  constexpr Form kForms[] = {{R"({"anyOf":[)", R"({"anyOf":[{"type":"null"},)"},
+                             {R"({"enum":[)", R"({"enum":[null,)"},
+                             {R"({"type":[)", R"({"type":["null",)"}};
+  for (const Form& form : kForms) {
+    if (!schema.starts_with(form.begin)) continue;
+    return std::string(form.with_null).append(schema.substr(form.begin.size()));
+  }
+  constexpr std::string_view kType = R"({"type":)";
+  if (!schema.starts_with(kType)) return std::string(schema);  // any value
+  const size_t end = schema.find('"', kType.size() + 1) + 1;
+  std::string text(kType);
+  text.append(R"(["null",)").append(schema.substr(kType.size(), end - kType.size()));
+  return text.append("]").append(schema.substr(end));
+}
+
 void WriteBody(JsonWriter& json, const Operation& operation) {
   json.Key("required").Value(true);
   json.Key("content").Object([&] {
@@ -112,7 +133,8 @@ void WriteBody(JsonWriter& json, const Operation& operation) {
         }
         json.Key("properties").Object([&] {
           for (const FieldSchema& field : operation.fields()) {
-            json.Key(field.name).Raw(field.schema);
+            const bool is_required = std::ranges::count(operation.required, field.name) > 0;
+            json.Key(field.name).Raw(is_required ? field.schema : OrNull(field.schema));
           }
         });
       });

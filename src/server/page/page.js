@@ -233,8 +233,36 @@ function tokens(choice) {
 // The tokens up to `end` again, drawn by the same seed: with the model's probabilities, or with those
 // of the cut that they were drawn from.
 async function drawnAgain(end, logprobs_mode) {
-  const fields = {...withCandidates(last.fields), stream: false, max_tokens: end, logprobs_mode};
-  return tokens((await (await post(last.path, fields)).json()).choices[0]);
+  const fields = {...withCandidates(last.fields), stream: false, max_tokens: end, logprobs_mode, return_token_ids: true};
+  const answer = await (await post(last.path, fields)).json();
+  const choice = answer.choices[0];
+  const prompt = choice.prompt_token_ids ?? answer.prompt_token_ids ?? [];
+  return {drawn: tokens(choice), ids: [...prompt, ...(choice.token_ids ?? [])], prompted: prompt.length};
+}
+
+// The rules that drop tokens, in the order in which they act: each with the fields that switch off those after it.
+const LATER = {typical_p: 1, top_n_sigma: 0, xtc_probability: 0};
+const RULES = [["min_p", {top_k: 0, top_p: 1, ...LATER}], ["top_k", {top_p: 1, ...LATER}], ["top_p", LATER]];
+
+// Which rule dropped each of the candidates `lost` after these ids: the server keeps or drops them with the rules up to
+// each one switched on.
+async function droppedBy(ids, lost) {
+  const fields = last.fields;
+  if (fields.temperature === 0) return new Map(lost.map((name) => [name, "temperature 0"]));
+  // These count the tokens of the output, which are a part of the prompt here.
+  if (fields.frequency_penalty || fields.presence_penalty) return new Map();
+  const common = {model, prompt: ids, max_tokens: 1, logprobs: SHOWN, logprobs_mode: "processed_logprobs"};
+  for (const name of ["temperature", "repetition_penalty", "min_p", "top_k", "top_p"]) {
+    if (fields[name] !== undefined) common[name] = fields[name];
+  }
+  const rules = new Map();
+  for (const [rule, without] of RULES) {
+    const [step] = tokens((await (await post("/v1/completions", {...common, ...without})).json()).choices[0]);
+    const kept = new Set([...step.top, step].map((one) => one.token));
+    for (const name of lost) if (!kept.has(name) && !rules.has(name)) rules.set(name, rule);
+  }
+  for (const name of lost) if (!rules.has(name)) rules.set(name, "another rule");
+  return rules;
 }
 
 async function showCandidates(span, first, end) {
@@ -243,14 +271,26 @@ async function showCandidates(span, first, end) {
   const [of_model, of_cut] = await Promise.all([drawnAgain(end, "raw_logprobs"), drawnAgain(end, "processed_logprobs")]);
   const panel = at("candidates");
   panel.textContent = "";
-  for (let i = first; i < end; ++i) panel.append(candidateTable(of_model[i], of_cut[i]));
+  for (let i = first; i < end; ++i) {
+    const lost = lostOf(of_model.drawn[i], of_cut.drawn[i]);
+    const ids = of_model.ids.slice(0, of_model.prompted + i);
+    const rules = lost.length > 0 ? await droppedBy(ids, lost) : new Map();
+    panel.append(candidateTable(of_model.drawn[i], of_cut.drawn[i], rules));
+  }
   panel.hidden = false;
 }
 
 const readable = (token) => token.replaceAll(" ", "\u2423").replaceAll("\n", "\u21b5").replaceAll("\t", "\u21e5");
 const percent = (logprob) => logprob === undefined ? "\u2013" : (100 * Math.exp(logprob)).toFixed(2) + " %";
 
-function candidateTable(of_model, of_cut) {
+// The candidates of the model that the cut does not have, where all that it has are known.
+function lostOf(of_model, of_cut) {
+  if (of_cut.top.length >= SHOWN) return [];
+  const kept = new Set([...of_cut.top, of_cut].map((one) => one.token));
+  return of_model.top.map((one) => one.token).filter((name) => !kept.has(name));
+}
+
+function candidateTable(of_model, of_cut, rules) {
   const by_cut = new Map([...of_cut.top, of_cut].map((one) => [one.token, one.logprob]));
   const by_model = new Map([...of_model.top, of_model].map((one) => [one.token, one.logprob]));
   const names = [...new Set([...by_model.keys(), ...by_cut.keys()])];
@@ -269,8 +309,8 @@ function candidateTable(of_model, of_cut) {
                element("td", percent(by_cut.get(name)), "number"));
     const bar = element("div", "", "bar");
     bar.style.width = (100 * Math.exp(by_cut.get(name) ?? -Infinity)).toFixed(1) + "%";
-    const cell = element("td");
-    cell.append(bar);
+    const cell = element("td", rules.has(name) ? "dropped by " + rules.get(name) : "");
+    if (!rules.has(name)) cell.append(bar);
     row.append(cell);
     table.append(row);
   }

@@ -113,7 +113,11 @@ TEST(ChatRequest, ThePromptEndsWithTheFinalMessage) {
   EXPECT_EQ(ended("<a>so</a><a>so</a>", "so"), "<a>so</a><a>so");
   EXPECT_EQ(ended("<a> so far </a>", " so far "), "<a> so far ");
   EXPECT_EQ(ended("<a>so far</a>", " so far "), "<a>so far");  // the template stripped it
-  EXPECT_EQ(ended("<a>", ""), "<a>");
+  for (const std::string_view empty : {"", " \n"}) {
+    EXPECT_EQ(
+        test::RefusalOf([&] { ended("<a> \n</a>", empty); }).message,
+        "continue_final_message: the last message has no text that the model could go on with");
+  }
   EXPECT_EQ(test::RefusalOf([&] { ended("<a>other</a>", "so"); }).param, "continue_final_message");
 }
 

@@ -331,6 +331,16 @@ TEST(CompletionRequest, ABudgetOfReasoningHasTheNamesOfOtherServers) {
   EXPECT_EQ(router.thinking_tokens, 9);
   EXPECT_EQ(router.thinking_field, "reasoning.max_tokens");
   EXPECT_FALSE(router.tools.includes_reasoning);
+  EXPECT_EQ(router.chat_variables.find("thinking"), std::string::npos);
+  for (const std::string none :
+       {R"("reasoning":{"enabled":false})", R"("reasoning":{"effort":"none"})",
+        R"("reasoning":false)", R"("thinking":{"type":"disabled"})", R"("thinking":false)"}) {
+    EXPECT_NE(Chat("," + none).chat_variables.find(R"("enable_thinking":false,"thinking":false)"),
+              std::string::npos)
+        << none;
+  }
+  EXPECT_NE(Chat(R"(,"reasoning":{"enabled":true})").chat_variables.find(R"("thinking":true)"),
+            std::string::npos);
   EXPECT_EQ(Chat(R"(,"thinking":{"type":"enabled","budget_tokens":5})").thinking_tokens, 5);
   EXPECT_EQ(Chat(R"(,"thinking_budget":5,"reasoning":{"max_tokens":5})").thinking_tokens, 5);
   ExpectBad(Api::kChat, R"(,"thinking_budget":5,"thinking_token_budget":6)",
@@ -360,6 +370,54 @@ TEST(CompletionRequest, WhatIsNotSupportedNamesWhatDoesIt) {
   for (const auto& [field, message] : cases) {
     const std::string name = std::string(field).substr(1, std::string(field).find(':') - 2);
     ExpectBad(Api::kChat, std::string(",") + field, name, message, "unsupported_parameter");
+  }
+}
+
+TEST(CompletionRequest, AHintNamesAFieldOfTheRequestsOwnApi) {
+  struct {
+    const char* field;
+    const char* hints[4];  // of completions, chats, messages, responses; null: it has the field
+  } const cases[] = {
+      {R"("n_predict":5)",
+       {"max_tokens does", "max_tokens does", "max_tokens does", "max_output_tokens does"}},
+      {R"("functions":[{}])",
+       {"chats have tools", "tools and tool_choice do", "tools and tool_choice do",
+        "tools and tool_choice do"}},
+      {R"("stop_regex":"a")", {"stop does", "stop does", "stop_sequences does", "stop does"}},
+      {R"("return_logprob":true)",
+       {"logprobs does", "logprobs does", "/v1/chat/completions gives",
+        "/v1/chat/completions gives"}},
+      {R"("input_ids":[1])",
+       {"prompt takes", "prompt of /v1/completions", "prompt of /v1/completions",
+        "prompt of /v1/completions"}},
+      {R"("reasoning_effort":"low")",
+       {"chats have", "chat_template_kwargs has", "output_config.effort does",
+        "reasoning.effort does"}},
+      {R"("thinking_budget":5)",
+       {"is for chats", nullptr, "thinking.budget_tokens does", "for /v1/chat/completions"}},
+      {R"("system":"s")", {"the whole text", "the role system", nullptr, "instructions does"}},
+      {R"("instructions":"s")", {"the whole text", "the role system", "system does", nullptr}},
+      {R"("text":{"format":{"type":"json_object"}})",
+       {"response_format does", "response_format does", "output_config.format does", nullptr}},
+      {R"("output_config":{"effort":"low"})",
+       {"response_format does", "response_format does", nullptr, "text.format does"}},
+      {R"("input":"x")", {"/v1/responses", "/v1/responses", "/v1/responses", nullptr}},
+      {R"("previous_response_id":"r")",
+       {"nothing is stored", "nothing is stored", "nothing is stored", "nothing is stored"}},
+  };
+  constexpr Api kApis[] = {Api::kCompletions, Api::kChat, Api::kMessages, Api::kResponses};
+  constexpr const char* kHeads[] = {
+      R"("prompt":"x")", R"("messages":[{"role":"user","content":"a"}])",
+      R"("max_tokens":5,"messages":[{"role":"user","content":"a"}])", R"("input":"x")"};
+  for (const auto& c : cases) {
+    const std::string field = c.field;
+    const std::string name = field.substr(1, field.find(':') - 2);
+    for (size_t i = 0; i < 4; ++i) {
+      if (c.hints[i] == nullptr) continue;
+      test::ExpectRefused(
+          {"{" + field + "," + kHeads[i] + "}", name, c.hints[i], "unsupported_parameter"},
+          [&](std::string_view body) { ParseCompletionRequest(kApis[i], body, {}); });
+    }
   }
 }
 
@@ -395,10 +453,11 @@ TEST(CompletionRequest, SpecialTokensOfPromptsAreTextUnlessTheRequestSaysSo) {
 
 TEST(CompletionRequest, UnknownFieldsAreIgnoredAndListedOnce) {
   const CompletionRequest request =
-      Completion(R"(,"foo":1,"messages":[],"foo":{"a":[null]},"é":0)");
-  EXPECT_EQ(request.unknown, (std::vector<std::string>{"foo", "messages", "é"}));
-  EXPECT_EQ(Chat(R"(,"prompt":3,"best_of":"x")").unknown,
-            (std::vector<std::string>{"prompt", "best_of"}));
+      Completion(R"(,"foo":1,"top_logprobs":[],"foo":{"a":[null]},"é":0)");
+  EXPECT_EQ(request.unknown, (std::vector<std::string>{"foo", "top_logprobs", "é"}));
+  EXPECT_EQ(Chat(R"(,"Prompt":3,"best_off":"x")").unknown,
+            (std::vector<std::string>{"Prompt", "best_off"}));
+  EXPECT_TRUE(Chat(R"(,"prompt":null,"best_of":1)").unknown.empty());
   std::string many;
   for (int i = 0; i < 1000; ++i) many.append(",\"f" + std::to_string(i) + "\":0");
   EXPECT_EQ(Completion(many).unknown.size(), 64u);

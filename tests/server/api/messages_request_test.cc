@@ -85,6 +85,50 @@ TEST(MessagesRequest, TheModelGoesOnWithALastMessageOfTheAssistant) {
             std::nullopt);
 }
 
+// It begins nothing: the model writes a turn of its own, as without it.
+TEST(MessagesRequest, ALastMessageOfTheAssistantWithoutContentIsLeftOut) {
+  const std::string one = Parsed(kOne).chat_variables;
+  for (const char* const content : {R"("")", "[]", R"([{"type":"text","text":""}])",
+                                    R"([{"type":"redacted_thinking","data":"x"}])"}) {
+    SCOPED_TRACE(content);
+    const CompletionRequest request =
+        Parsed(R"([{"role":"user","content":"a"},{"role":"assistant","content":)" +
+               std::string(content) + "}]");
+    EXPECT_EQ(request.final_message, std::nullopt);
+    EXPECT_EQ(request.chat_variables, one);
+  }
+  ExpectBad(R"([{"role":"assistant","content":""}])", "messages", "one of a user");
+}
+
+TEST(MessagesRequest, NoModelGoesOnWithThinking) {
+  const auto last = [](std::string_view blocks) {
+    return R"([{"role":"user","content":"a"},{"role":"assistant","content":[)" +
+           std::string(blocks) + "]}]";
+  };
+  const std::string thinking = R"({"type":"thinking","thinking":"r"})";
+  const std::string text = R"({"type":"text","text":"c"})";
+  for (const std::string& blocks :
+       {thinking, thinking + R"(,{"type":"text","text":""})", text + "," + thinking}) {
+    ExpectBad(last(blocks), "messages", "ends in thinking");
+  }
+  EXPECT_EQ(Parsed(last(thinking + "," + text)).final_message, "c");
+}
+
+TEST(MessagesRequest, AResultThatIsAnErrorSaysSo) {
+  const auto result = [](std::string_view members) {
+    const std::string messages = Messages(
+        R"([{"role":"assistant","content":[{"type":"tool_use","id":"i","name":"f","input":{}}]},
+            {"role":"user","content":[{"type":"tool_result","tool_use_id":"i",)" +
+        std::string(members) + "}]}]");
+    return ParsedJson(messages).Text("/1/content");
+  };
+  EXPECT_EQ(result(R"("is_error":true,"content":"no such file")"), "Error: no such file");
+  EXPECT_EQ(result(R"("content":[{"type":"text","text":"late"}],"is_error":true)"), "Error: late");
+  EXPECT_EQ(result(R"("is_error":true)"), "Error");
+  EXPECT_EQ(result(R"("is_error":true,"content":"Error 5")"), "Error 5");
+  EXPECT_EQ(result(R"("is_error":false,"content":"fine")"), "fine");
+}
+
 TEST(MessagesRequest, HasTheFieldsOfAChatByItsOwnNames) {
   const CompletionRequest request = Parsed(
       kOne,
@@ -110,13 +154,15 @@ TEST(MessagesRequest, ToolsAreThoseOfAChat) {
       Parsed(kOne,
              R"(,"tools":[{"name":"f","description":"d","input_schema":{"type":"object",
                            "properties":{"a":{"type":"integer"}}},"cache_control":{}},
-                          {"type":"custom","name":"g","input_schema":{"type":"object"}}],
+                          {"type":"custom","name":"g","input_schema":{"type":"object"},
+                           "input_examples":[{}]}],
                 "tool_choice":{"type":"auto","disable_parallel_tool_use":true})");
   EXPECT_EQ(ParsedJson(request.chat_variables).Json("/tools"),
             R"([{"type":"function","function":{"name":"f","description":"d","parameters":)"
             R"({"type":"object","properties":{"a":{"type":"integer"}}}}},{"type":"function",)"
             R"("function":{"name":"g","parameters":{"type":"object"}}}])");
   EXPECT_FALSE(request.tools.is_parallel);
+  EXPECT_EQ(request.unknown, std::vector<std::string>{"tools[].input_examples"});
   const auto choice = [](std::string_view json) {
     return Parsed(kOne, std::string(R"(,"tools":[{"name":"f"},{"name":"g"}],"tool_choice":)") +
                             std::string(json))
@@ -145,8 +191,8 @@ TEST(MessagesRequest, ThinkingIsWhatTemplatesRead) {
   EXPECT_FALSE(Parsed(kOne, R"(,"thinking":{"type":"disabled","budget_tokens":9})")
                    .thinking_tokens.has_value());
   // The template's own variables count more.
-  const std::string kept = variables(
-      R"(,"thinking":{"type":"enabled"},"chat_template_kwargs":{"enable_thinking":false})");
+  const std::string kept = variables(R"(,"thinking":{"type":"enabled","budget_tokens":9},)"
+                                     R"("chat_template_kwargs":{"enable_thinking":false})");
   EXPECT_EQ(kept.find(R"("enable_thinking":true)"), std::string::npos) << kept;
 }
 
@@ -244,6 +290,7 @@ TEST(MessagesRequest, NamesFieldsThatAreWrong) {
   ExpectBadField(R"("thinking":{"type":"on"})", "thinking.type", "enabled, adaptive or disabled");
   ExpectBadField(R"("thinking":{"type":"enabled","budget_tokens":0})", "thinking.budget_tokens",
                  "");
+  ExpectBadField(R"("thinking":{"type":"enabled"})", "thinking.budget_tokens", "1 or more");
   ExpectBadField(R"("output_config":{"format":{"type":"json_schema"}})",
                  "output_config.format.schema", "a JSON schema");
   ExpectBadField(R"("output_config":{"effort":3})", "output_config.effort", "a text");
@@ -252,6 +299,11 @@ TEST(MessagesRequest, NamesFieldsThatAreWrong) {
   test::ExpectRefused(
       {R"({"messages":[{"role":"user","content":"a"}]})", "max_tokens", "1 or more"},
       [](std::string_view body) { ParseCompletionRequest(Api::kMessages, body, {}); });
+  const ApiError zero = test::RefusalOf([] {
+    ParseCompletionRequest(Api::kCountTokens,
+                           R"({"max_tokens":0,"messages":[{"role":"user","content":"a"}]})", {});
+  });
+  EXPECT_EQ(zero.message, "max_tokens = 0 is not allowed: 1 or more");
   EXPECT_EQ(ParseCompletionRequest(Api::kCountTokens,
                                    R"({"messages":[{"role":"user","content":""}]})", {})
                 .max_tokens,

@@ -144,13 +144,48 @@ TEST_F(OpenApi, HasTheBoundsOfNumbersThatTheServerHas) {
   EXPECT_GT(bounds, 40);
 }
 
+// That of the values of a schema but null; empty where they may have several.
+std::string OnlyType(dom::element schema) {
+  std::string_view text;
+  if (schema["type"].get(text) == simdjson::SUCCESS) return std::string(text);
+  dom::array types;
+  if (schema["type"].get(types) != simdjson::SUCCESS || types.size() != 2) return "";
+  return std::string(std::string_view(types.at(1)));
+}
+
+bool AllowsNull(dom::element schema) {
+  dom::array list;
+  for (const char* const word : {"type", "enum", "anyOf"}) {
+    if (schema[word].get(list) != simdjson::SUCCESS) continue;
+    const dom::element first = list.at(0);
+    return first.is_null() || simdjson::minify(first) == "\"null\"" ||
+           simdjson::minify(first) == R"({"type":"null"})";
+  }
+  return schema["type"].error() != simdjson::SUCCESS;
+}
+
+// Clients send null for what they leave out.
+TEST_F(OpenApi, HasNullWhereTheServerTakesIt) {
+  int nulls = 0;
+  for (const Kind& kind : Kinds()) {
+    for (const auto [name, schema] : dom::object(SchemaOf(kind.route))) {
+      // One of two that a request has.
+      if (kind.route == Route::kTokenize && std::string_view(name) == "prompt") continue;
+      const bool is_taken = kind.refused(BodyWith(kind, name, "null")) != name;
+      EXPECT_EQ(AllowsNull(schema), is_taken) << RowOf(kind.route).name << " " << name;
+      ++nulls;
+    }
+  }
+  EXPECT_GT(nulls, 150);
+}
+
 // A value of another type than the one in the description is refused.
 TEST_F(OpenApi, HasTheTypesThatTheServerTakes) {
   int types = 0;
   for (const Kind& kind : Kinds()) {
     for (const auto [name, schema] : dom::object(SchemaOf(kind.route))) {
-      std::string_view type;
-      if (schema["type"].get(type) != simdjson::SUCCESS) continue;
+      const std::string type = OnlyType(schema);
+      if (type.empty()) continue;
       for (const auto& [other, value] : {std::pair("boolean", "true"), std::pair("string", "\"?\""),
                                          std::pair("array", "[true]"), std::pair("object", "{}")}) {
         if (other == type) continue;

@@ -115,6 +115,14 @@ TEST(ResponsesRequest, EffortIsWhatTemplatesRead) {
   EXPECT_EQ(variables(R"(,"reasoning":{"effort":null})").find("effort"), std::string::npos);
 }
 
+TEST(ResponsesRequest, ListsMembersOfToolsThatItLeavesOut) {
+  const CompletionRequest request =
+      Parsed("\"a\"",
+             R"(,"tools":[{"type":"function","name":"f","strict":false,"description":"d","extra":1},
+                  {"type":"function","name":"g","parameters":{},"extra":2,"defer_loading":null}])");
+  EXPECT_EQ(request.unknown, std::vector<std::string>{"tools[].extra"});
+}
+
 TEST(ResponsesRequest, NamesThePathOfWhatIsWrong) {
   ExpectBad("[]", "input", "an empty list");
   ExpectBad("7", "input", "a text or a list");
@@ -148,7 +156,10 @@ TEST(ResponsesRequest, NamesThePathOfWhatIsWrong) {
   ExpectBad(
       "\"a\"", "tool_choice.name", "one of the tools",
       R"(,"tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"g"})");
-  ExpectBad("\"a\"", "tool_choice", "none, auto, required", R"(,"tool_choice":"some")");
+  for (const char* const choice : {R"("some")", R"("any")", "true", "[]"}) {
+    ExpectBad("\"a\"", "tool_choice", R"(none, auto, required or {"type": "function", "name")",
+              std::string(R"(,"tools":[{"type":"function","name":"f"}],"tool_choice":)") + choice);
+  }
   ExpectBad("\"a\"", "text.format.schema", "a JSON schema",
             R"(,"text":{"format":{"type":"json_schema","name":"n"}})");
   ExpectBad("\"a\"", "text.format.type", "json_object", R"(,"text":{"format":{"type":"xml"}})");

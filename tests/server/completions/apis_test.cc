@@ -208,6 +208,41 @@ TEST(Apis, ReasoningIsABlockUnlessTheRequestHasItOff) {
   EXPECT_EQ(answer(R"(,"tool_choice":"none")", Api::kResponses), "reasoning  Hm.\nmessage  Yes.\n");
 }
 
+// Letters and the signs of markers, one a token.
+ModelText MarkupText() {
+  std::vector<TestToken> tokens = {{"<"}, {"/"}, {">"}};
+  for (char c = 'a'; c <= 'z'; ++c) tokens.push_back({std::string(1, c)});
+  const std::string tokenizer = ByteLevelTokenizerJson(tokens);
+  return ModelText::FromFiles(
+      {.tokenizer = tokenizer,
+       .chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"});
+}
+
+// Tokens are letters here: those of <think> and of what follows it count, those of </think> do not.
+TEST(Apis, TheUsageOfAResponseHasItsTokensOfReasoning) {
+  const auto reasoning = [](ReasoningFormat format, std::string_view text, std::string_view more) {
+    EchoServing echo(SettingsOf({.reasoning = format}), MarkupText());
+    const std::string body = R"({"input":")" + std::string(text) + "\"" + std::string(more) + "}";
+    const FakeExchange& exchange = echo.serving->Ask(body, Api::kResponses);
+    EXPECT_TRUE(echo.serving->Completes(exchange));
+    const bool is_whole = exchange.response().has_value();
+    const ParsedJson last(is_whole ? exchange.response()->body : DataOf(exchange.sent()).back());
+    const std::string usage = std::string(is_whole ? "" : "/response") + "/usage";
+    return last.Integer(usage + "/output_tokens_details/reasoning_tokens");
+  };
+  const std::string tokens = R"(,"max_output_tokens":)";
+  for (const std::string stream : {"", R"(,"stream":true)"}) {
+    SCOPED_TRACE(stream);
+    const auto of = [&](std::string_view text, int64_t most) {
+      return reasoning(ReasoningFormat::kDeepSeek, text, tokens + std::to_string(most) + stream);
+    };
+    EXPECT_EQ(of("<think>ab</think>cd", 19), 9);
+    EXPECT_EQ(of("<think>ab</think>cd", 8), 8);
+    EXPECT_EQ(of("abcd", 4), 0);
+    EXPECT_EQ(reasoning(ReasoningFormat::kNone, "<think>ab", tokens + "9" + stream), 0);
+  }
+}
+
 TEST(Apis, CountsTokensWithoutTheEngine) {
   FakeServing fake;
   FakeExchange& exchange = fake.Ask(
@@ -240,6 +275,42 @@ TEST(Apis, GiveTheEngineWhatAChatGives) {
   }
 }
 
+// No prompt is too long to be counted, but for texts that are encoded for nothing else either.
+TEST(Apis, CountsMoreTokensThanTheContextHas) {
+  FakeServing fake;
+  const auto count = [&](int64_t size, std::string_view more) {
+    const std::string text(static_cast<size_t>(size), 'a');
+    const FakeExchange& exchange = fake.Ask(
+        R"({"messages":[{"role":"user","content":")" + text + "\"}]" + std::string(more) + "}",
+        Api::kCountTokens);
+    EXPECT_TRUE(fake.serving.Completes(exchange));
+    return *exchange.response();
+  };
+  const int64_t context = fake.client.info().context;
+  for (const int64_t size : {context - 1, context, context + 1, 10 * context}) {
+    EXPECT_EQ(count(size, "").body, "{\"input_tokens\":" + std::to_string(size) + "}");
+  }
+  EXPECT_EQ(count(context + 9, R"(,"truncate_prompt_tokens":7)").body, R"({"input_tokens":7})");
+  const server::HttpResponse refused = count((int64_t{1} << 20) + 1, "");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(refused.error->param, "messages");
+  EXPECT_NE(refused.error->message.find("at most 1048576 bytes"), std::string::npos);
+}
+
+TEST(Apis, AMessageThatCannotBeContinuedNamesWhatItsClientSent) {
+  FakeServing fake;
+  const auto refusal = [&](const std::string& body) {
+    return *fake.Ask(R"({"max_tokens":3,"messages":[{"role":"user","content":"a"},)" + body + "]}",
+                     Api::kMessages)
+                .response()
+                ->error;
+  };
+  const server::ApiError error = refusal(R"({"role":"assistant","content":" \n"})");
+  EXPECT_EQ(error.param, "messages");
+  EXPECT_EQ(error.message,
+            "messages: the last message has no text that the model could go on with");
+}
+
 TEST(Apis, StopSequencesAreReasons) {
   FakeServing fake;
   FakeExchange& exchange =
@@ -251,6 +322,18 @@ TEST(Apis, StopSequencesAreReasons) {
   EXPECT_EQ(body.Text("/stop_reason"), "stop_sequence");
   EXPECT_EQ(body.Text("/stop_sequence"), "x");
   EXPECT_EQ(body.Integer("/usage/output_tokens"), 3);
+}
+
+TEST(Apis, AStopSequenceIsNamedWhereItIsTheReason) {
+  FakeServing fake(SettingsOf({.tools = ToolFormat::kHermes}));
+  FakeExchange& exchange = fake.Ask(BodyOf(Api::kMessages), Api::kMessages);
+  fake.client.Give(0, R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)",
+                   GenerationEnd::kStopString, 3);
+  fake.client.NameStop("x", -1);
+  fake.Poll();
+  const ParsedJson body(exchange.response()->body);
+  EXPECT_EQ(body.Text("/stop_reason"), "tool_use");
+  EXPECT_EQ(body.Json("/stop_sequence"), "null");
 }
 
 TEST(Apis, APromptThatIsTooLongIsSaidInTheWordsOfTheApi) {

@@ -100,16 +100,18 @@ struct FakeServing {
 
 // An engine in this process that repeats the prompt.
 struct EchoServing {
-  EchoServing() {
+  explicit EchoServing(const server::CompletionSettings& settings = SettingsOfTests(),
+                       ModelText its_text = LettersText())
+      : text(std::move(its_text)) {
     EngineInfo info = InfoOf(text.tokenizer());
     info.end_tokens = {};
     client = MakeLocalClient(engine, info, text.tokenizer());
-    serving.emplace(*client, text);
+    serving.emplace(*client, text, settings);
   }
   // Its answer, or an error.
   ReadResponse Answer(std::string_view body, Api api = Api::kCompletions);
 
-  ModelText text = LettersText();
+  ModelText text;
   ScriptRunner runner{{.vocab = text.tokenizer().size(), .echo = true}};
   Engine engine{runner, text.tokenizer(), {.max_client_requests = 1024}};
   std::unique_ptr<Client> client;

@@ -232,18 +232,22 @@ std::string ChatVariables(const ChatInput& chat, const std::string& messages) {
   return out.append(chat.template_fields).append("}");
 }
 
-void EndWithMessage(ChatText& chat, std::string_view final_message) {
+void EndWithMessage(ChatText& chat, std::string_view final_message, std::string_view field) {
+  const auto refuse = [&](std::string_view why) {
+    throw ApiFailure(
+        {.message = std::string(field).append(": ").append(why), .param = std::string(field)});
+  };
   std::string& prompt = chat.text;
   // Templates may strip a message.
   constexpr std::string_view kSpace = " \t\r\n";
   const size_t begin = std::min(final_message.find_first_not_of(kSpace), final_message.size());
   final_message.remove_prefix(begin);
+  // It would be found after the end of the message, where the model would begin a new turn.
+  if (final_message.empty()) refuse("the last message has no text that the model could go on with");
   const size_t end = final_message.find_last_not_of(kSpace) + 1;
   const size_t at = prompt.rfind(final_message.substr(0, end));
   if (at == std::string::npos) {
-    throw ApiFailure(
-        {.message = "continue_final_message: the chat template changes the last message",
-         .param = "continue_final_message"});
+    refuse("the model cannot go on with the last message, which the chat template changes");
   }
   const bool is_whole = std::string_view(prompt).substr(at).starts_with(final_message);
   prompt.resize(at + (is_whole ? final_message.size() : end));

@@ -137,7 +137,7 @@ constexpr DraftField kOpenAiFields[] = {
      R"({"type":"object","properties":{"include_usage":{"type":"boolean"},"continuous_usage_stats":{"type":"boolean"}}})",
      ReadStreamOptions},
     {"stop",
-     R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"string"},"maxItems":16}]})",
+     R"({"anyOf":[{"type":"string","minLength":1},{"type":"array","items":{"type":"string","minLength":1},"maxItems":16}]})",
      ReadStop},
     {"max_tokens", R"({"type":"integer","minimum":0,"maximum":2147483647})", ReadMaxTokens},
     {"max_completion_tokens", R"({"type":"integer","minimum":0,"maximum":2147483647})",
@@ -156,7 +156,7 @@ constexpr DraftField kOpenAiFields[] = {
 
 constexpr DraftField kCompletionFields[] = {
     {"prompt",
-     R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647}},{"type":"array","items":{"type":"string"},"maxItems":128},{"type":"array","items":{"type":"array","items":{"type":"integer","minimum":0,"maximum":2147483647}},"maxItems":128}]})",
+     R"({"anyOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"integer","minimum":0,"maximum":2147483647}},{"type":"array","minItems":1,"items":{"type":"string"},"maxItems":128},{"type":"array","minItems":1,"items":{"type":"array","minItems":1,"items":{"type":"integer","minimum":0,"maximum":2147483647}},"maxItems":128}]})",
      ReadPrompt},
     {"best_of", R"({"type":"integer","minimum":1,"maximum":128})",
      [](Draft& to, const RequestValue& v) {
@@ -173,7 +173,7 @@ void ReadOfThinking(Draft& to, const RequestValue& value) { ReadThinkingField(to
 constexpr const char* kBudget = R"({"type":"integer","minimum":-1,"maximum":2147483647})";
 constexpr DraftField kChatFields[] = {
     {"messages",
-     R"({"type":"array","items":{"type":"object","properties":{"role":{"type":"string"}},"required":["role"]}})",
+     R"({"type":"array","minItems":1,"items":{"type":"object","properties":{"role":{"type":"string"}},"required":["role"]}})",
      ReadOfChat},
     {"add_generation_prompt", R"({"type":"boolean"})", ReadOfChat},
     {"continue_final_message", R"({"type":"boolean"})", ReadOfChat},
@@ -192,7 +192,7 @@ constexpr DraftField kChatFields[] = {
      R"({"type":"object","properties":{"max_tokens":{"type":"integer","minimum":0,"maximum":2147483647},"exclude":{"type":"boolean"},"enabled":{"type":"boolean"}},"additionalProperties":false})",
      ReadOfThinking},
     {"thinking",
-     R"({"type":"object","properties":{"type":{"enum":["enabled"]},"budget_tokens":{"type":"integer","minimum":0,"maximum":2147483647}},"required":["type","budget_tokens"],"additionalProperties":false})",
+     R"({"type":"object","properties":{"type":{"enum":["enabled","disabled"]},"budget_tokens":{"type":"integer","minimum":0,"maximum":2147483647}},"required":["type"],"additionalProperties":false})",
      ReadOfThinking},
     {"logprobs", R"({"type":"boolean"})",
      [](Draft& to, const RequestValue& v) { to.has_logprobs = v.Boolean(); }},
@@ -248,9 +248,7 @@ void Finish(Draft& draft) {
   }
   if (request.max_tokens == 0 && !request.echo) {
     ThrowInvalid(max_name, "0",
-                 request.api == Api::kResponses || request.api == Api::kMessages
-                     ? "1 or more"
-                     : "1 or more; 0 only where echo is true");
+                 IsChat(request.api) ? "1 or more" : "1 or more; 0 only where echo is true");
   }
   const int64_t min_tokens = request.params.min_tokens;
   if (request.max_tokens.has_value() && min_tokens > *request.max_tokens) {
@@ -370,6 +368,7 @@ void FinishChat(Draft& draft) {
   request.thinking_tokens = draft.thinking.tokens;
   request.thinking_field = std::move(draft.thinking.field);
   if (draft.thinking.excludes_reasoning) request.tools.includes_reasoning = false;
+  if (draft.thinking.reasons.has_value()) draft.reasons = draft.thinking.reasons;
   SetReasoning(draft);
   request.chat_variables = ChatVariables(draft.chat, draft.chat.messages);
   if (!draft.chat.messages_with_texts.empty()) {
@@ -414,7 +413,7 @@ CompletionRequest ParseCompletionRequest(Api api, std::string_view body,
     } else if (IsGrammarField(value.name())) {
       ReadGrammarField(draft.grammar, value);
     } else if (IsUnsupported(value.name())) {
-      RefuseUnsupported(value);
+      RefuseUnsupported(api, value);
     } else {
       value.Skip();
     }

@@ -36,6 +36,7 @@ enum class Api : uint8_t {
 };
 // Whether a template makes the prompt from messages.
 constexpr bool IsChat(Api api) { return api != Api::kCompletions; }
+constexpr bool IsOfMessages(Api api) { return api == Api::kMessages || api == Api::kCountTokens; }
 
 struct RequestLimits {
   int32_t prompts = 128;  // of one request; times n, at most so many choices
@@ -107,7 +108,8 @@ CompletionRequest ParseCompletionRequest(Api api, std::string_view body,
                                          const RequestLimits& limits = {});
 
 // Cuts off what a template has put after the text of the last message, so that the model goes on
-// with it. Throws ApiFailure naming continue_final_message where the text is not in the prompt.
-void EndWithMessage(ChatText& prompt, std::string_view final_message);
+// with it. Throws ApiFailure naming `field` where the text is empty or not in the prompt.
+void EndWithMessage(ChatText& prompt, std::string_view final_message,
+                    std::string_view field = "continue_final_message");
 
 }  // namespace sluice::server

@@ -27,17 +27,21 @@ void Conversation::Begin(std::string_view role, bool continues) {
   End();
   role_ = role;
   is_open_ = true;
-  has_calls_ = false;
+  has_calls_ = has_text_ = ends_in_reasoning_ = false;
 }
 
 void Conversation::AddText(std::string_view text, std::string_view field) {
   CheckText(text, field, to_.refused_texts);
   Join(content_, text);
+  if (text.empty()) return;
+  has_text_ = true;
+  ends_in_reasoning_ = false;
 }
 
 void Conversation::AddReasoning(std::string_view text, std::string_view field) {
   CheckText(text, field, to_.refused_texts);
   Join(reasoning_, text);
+  ends_in_reasoning_ = true;
 }
 
 void Conversation::AddCall(const std::string& id, const std::string& tool,
@@ -47,6 +51,7 @@ void Conversation::AddCall(const std::string& id, const std::string& tool,
   CheckJson(arguments, field, to_.refused_texts);
   AppendCall(calls_, id, tool, arguments);
   has_calls_ = true;
+  ends_in_reasoning_ = false;
   tools_[id] = tool;
 }
 
@@ -70,6 +75,12 @@ void Conversation::End() {
   if (is_open_ && has_none && !has_results_) content_ = "";
   AppendSoFar();
   is_open_ = has_results_ = false;
+}
+
+void Conversation::EndWithoutEmptyAnswer() {
+  if (role_ != "assistant" || has_text_ || has_calls_) return End();
+  content_.reset();
+  is_open_ = false;
 }
 
 void Conversation::AppendSoFar() {

@@ -29,10 +29,14 @@ class Conversation {
   void AddResult(const std::string& id, std::string text, const std::string& id_field,
                  std::string_view text_field);
   void End();  // after the last part
+  // In place of End: leaves out a last message of the assistant that has nothing in it.
+  void EndWithoutEmptyAnswer();
 
   bool is_empty() const { return role_.empty(); }
-  // Whether the last message is the assistant's and has no calls: the model may go on with it.
-  bool ends_in_text() const { return role_ == "assistant" && !has_calls_; }
+  // Whether the last message is the assistant's and ends in text: the model may go on with it.
+  bool ends_in_text() const { return role_ == "assistant" && has_text_ && !has_calls_; }
+  // Whether it is the assistant's and ends in reasoning, with which no model can go on.
+  bool ends_in_reasoning() const { return role_ == "assistant" && ends_in_reasoning_; }
 
  private:
   void AppendSoFar();
@@ -42,6 +46,8 @@ class Conversation {
   bool is_open_ = false;
   bool has_results_ = false;
   bool has_calls_ = false;
+  bool has_text_ = false;  // one that is not empty
+  bool ends_in_reasoning_ = false;
   std::optional<std::string> content_ = {};
   std::optional<std::string> reasoning_ = {};
   MessageCalls calls_ = {};

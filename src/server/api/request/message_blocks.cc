@@ -32,6 +32,7 @@ struct Block {
   std::optional<std::string> input = {};  // JSON
   std::optional<std::string> tool_use_id = {};
   std::string content = {};
+  bool is_error = false;
 
   const std::string& Required(const std::optional<std::string>& member, std::string_view field,
                               const char* allowed) const {
@@ -59,7 +60,7 @@ void ReadBlockField(const RequestValue& value, std::string_view field, Block& to
   } else if (field == "tool_use_id") {
     to.tool_use_id = value.Text();
   } else if (field == "is_error") {
-    value.Boolean();
+    to.is_error = value.Boolean();
   } else if (field == "input") {
     if (value.type() != json_type::object) value.Refuse(value.Shown(), "an object");
     AppendJson(value, to.input.emplace());
@@ -88,6 +89,13 @@ void CheckBlockType(const Block& block, std::string_view role) {
   }
 }
 
+// Templates have no field for an error: the text says that it is one.
+std::string TextOfError(const std::string& content) {
+  constexpr std::string_view kError = "Error";
+  if (content.empty()) return std::string(kError);
+  return content.starts_with(kError) ? content : std::string(kError).append(": ").append(content);
+}
+
 void AddBlock(const Block& block, std::string_view role, Conversation& to) {
   CheckBlockType(block, role);
   if (block.type == "text") {
@@ -103,8 +111,8 @@ void AddBlock(const Block& block, std::string_view role, Conversation& to) {
     to.AddCall(id, name, block.Required(block.input, "input", "an object"), block.path);
   } else if (block.type == "tool_result") {
     to.AddResult(block.Required(block.tool_use_id, "tool_use_id", "the id of a call before it"),
-                 block.content, FieldPath(block.path, "tool_use_id"),
-                 FieldPath(block.path, "content"));
+                 block.is_error ? TextOfError(block.content) : block.content,
+                 FieldPath(block.path, "tool_use_id"), FieldPath(block.path, "content"));
   }
 }
 
@@ -184,7 +192,11 @@ void ReadMessageBlocks(const RequestValue& messages, Conversation& to,
   const size_t count = ReadElements(
       messages, kTurns, [&](const RequestValue& message) { ReadTurn(message, to, unknown); });
   if (count == 0) messages.Refuse("an empty list", kTurns);
-  to.End();
+  if (to.ends_in_reasoning()) {
+    messages.Refuse("a last message that ends in thinking",
+                    "one that ends in text, with which the model goes on, or a user's");
+  }
+  to.EndWithoutEmptyAnswer();
 }
 
 std::string ReadTextBlocks(const RequestValue& value, std::vector<std::string>& unknown) {

@@ -1,13 +1,14 @@
 // The fields of Anthropic's /v1/messages and /v1/messages/count_tokens, as those of a chat:
 //
 //   system          a message of the system before all others
-//   messages        see message_blocks.h; the model goes on with a last message of the assistant
+//   messages        see message_blocks.h; the model goes on with a last message of the assistant,
+//                   unless that is empty or has calls
 //   max_tokens      has to be there, but to count tokens
 //   stop_sequences  stop
 //   tools           {"name", "description", "input_schema"}, see ReadFlatTools
 //   tool_choice     {"type": auto, any, tool or none, "name", "disable_parallel_tool_use"}
-//   thinking        {"type": enabled, adaptive or disabled}: enable_thinking and thinking for the
-//                   template; disabled leaves reasoning out of the answer, too
+//   thinking        {"type": enabled with "budget_tokens", adaptive or disabled}: enable_thinking
+//                   and thinking for the template; disabled leaves reasoning out of the answer, too
 //   output_config   format as ReadFlatFormat has it; effort: reasoning_effort for the template
 //
 // Sampling parameters beyond Anthropic's have the names that they have in chats.
@@ -25,6 +26,7 @@ namespace {
 void ReadTurns(Draft& to, const RequestValue& value) {
   Conversation conversation(to.chat);
   ReadMessageBlocks(value, conversation, to.chat.unknown);
+  if (to.chat.messages.empty()) value.Refuse("an empty message of the assistant", "one of a user");
   to.chat.has_messages = true;
   to.chat.continues_final_message = conversation.ends_in_text();
 }
@@ -35,13 +37,17 @@ void ReadSystem(Draft& to, const RequestValue& value) {
 }
 
 void ReadSchemaTools(Draft& to, const RequestValue& value) {
+  // The prefix cache needs no marks, and input comes in pieces anyway.
+  constexpr std::string_view kWithoutEffect[] = {"cache_control", "eager_input_streaming"};
   ReadFlatTools(to.request.tools, value,
                 {.type = "custom",
                  .parameters_key = "input_schema",
                  .names = {.name = ".name",
                            .parameters = ".input_schema",
                            .strict = ".strict",
-                           .choice = "tool_choice.name"}});
+                           .choice = "tool_choice.name"},
+                 .without_effect = kWithoutEffect},
+                to.chat.unknown);
 }
 
 void ReadToolChoice(Draft& to, const RequestValue& value) {
@@ -91,7 +97,11 @@ void ReadThinking(Draft& to, const RequestValue& value) {
     ThrowInvalid("thinking.type", type.empty() ? "" : RequestValue::Quoted(type),
                  "enabled, adaptive or disabled");
   }
-  if (type != "enabled") to.thinking.tokens.reset();
+  if (type != "enabled") {
+    to.thinking.tokens.reset();
+  } else if (!to.thinking.tokens.has_value()) {
+    ThrowInvalid("thinking.budget_tokens", "", "a whole number of 1 or more");
+  }
   if (type == "disabled") to.request.tools.includes_reasoning = false;
   if (type != "adaptive") to.reasons = type == "enabled";
 }
@@ -118,12 +128,12 @@ constexpr std::string_view kNoLogprobs = "/v1/chat/completions gives log-probabi
 constexpr std::string_view kNoIds = "/v1/chat/completions gives the ids of tokens";
 constexpr DraftField kMessagesFields[] = {
     {"messages",
-     R"({"type":"array","items":{"type":"object","properties":{"role":{"enum":["user","assistant"]},"content":{"anyOf":[{"type":"string"},{"type":"array","items":{"type":"object"}}]}},"required":["role","content"]}})",
+     R"({"type":"array","minItems":1,"items":{"type":"object","properties":{"role":{"enum":["user","assistant"]},"content":{"anyOf":[{"type":"string"},{"type":"array","items":{"type":"object"}}]}},"required":["role","content"]}})",
      ReadTurns},
     {"max_tokens", R"({"type":"integer","minimum":1,"maximum":2147483647})", ReadMaxTokens},
     {"system", R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"object"}}]})",
      ReadSystem},
-    {"stop_sequences", R"({"type":"array","items":{"type":"string"},"maxItems":16})",
+    {"stop_sequences", R"({"type":"array","items":{"type":"string","minLength":1},"maxItems":16})",
      ReadStopSequences},
     {"tools",
      R"({"type":"array","items":{"type":"object","properties":{"name":{"type":"string"},"input_schema":{"type":"object"}},"required":["name"]}})",
@@ -135,7 +145,7 @@ constexpr DraftField kMessagesFields[] = {
      R"({"type":"object","properties":{"type":{"enum":["enabled","adaptive","disabled"]},"budget_tokens":{"type":"integer","minimum":1}},"required":["type"]})",
      ReadThinking},
     {"output_config",
-     R"({"type":"object","properties":{"format":{"type":"object"},"effort":{"type":"string"}}})",
+     R"({"type":"object","properties":{"format":{"type":"object"},"effort":{"type":"string","minLength":1}}})",
      ReadOutputConfig},
     {"output_format", R"({"type":"object"})",
      [](Draft& to, const RequestValue& v) { ReadFlatFormat(to.grammar, v); }},

@@ -96,7 +96,8 @@ void ReadFunctions(Draft& to, const RequestValue& value) {
                    .names = {.name = ".name",
                              .parameters = ".parameters",
                              .strict = ".strict",
-                             .choice = "tool_choice.name"}});
+                             .choice = "tool_choice.name"}},
+                  to.chat.unknown);
   });
   AppendEcho(to, value.name(), json);
 }
@@ -104,9 +105,16 @@ void ReadFunctions(Draft& to, const RequestValue& value) {
 void ReadFunctionChoice(Draft& to, const RequestValue& value) {
   constexpr auto kFields = std::to_array<std::string_view>({"type", "name"});
   if (value.type() != json::json_type::object) {
-    ReadOfTools(to, value);  // none, auto or required
-    constexpr std::string_view kChoices[] = {R"("none")", R"("auto")", R"("required")"};
-    return AppendEcho(to, value.name(), kChoices[static_cast<size_t>(to.request.tools.choice)]);
+    constexpr std::string_view kChoices[] = {"none", "auto", "required"};  // as CallChoice has them
+    const bool is_text = value.type() == json::json_type::string;
+    const std::string text = is_text ? value.Text() : value.Shown();
+    const auto found = std::ranges::find(kChoices, text);
+    if (!is_text || found == std::end(kChoices)) {
+      value.Refuse(is_text ? RequestValue::Quoted(text) : text,
+                   R"(none, auto, required or {"type": "function", "name": ...})");
+    }
+    to.request.tools.choice = static_cast<CallChoice>(found - std::begin(kChoices));
+    return AppendEcho(to, value.name(), RequestValue::Quoted(text));
   }
   ReadAndEcho(to, value, [&](const RequestValue& choice) {
     std::string type;
@@ -181,7 +189,7 @@ constexpr std::string_view kUseMaxOutput = "max_output_tokens does it";
 constexpr std::string_view kOneResponse = "a response is one answer";
 constexpr DraftField kResponsesFields[] = {
     {"input",
-     R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"object","properties":{"type":{"enum":["message","reasoning","function_call","function_call_output"]}}}}]})",
+     R"({"anyOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"object","properties":{"type":{"enum":["message","reasoning","function_call","function_call_output"]}}}}]})",
      ReadInput},
     {"instructions", R"({"type":"string"})", ReadInstructions},
     {"max_output_tokens", R"({"type":"integer","minimum":1,"maximum":2147483647})",
@@ -189,12 +197,13 @@ constexpr DraftField kResponsesFields[] = {
     {"text",
      R"({"type":"object","properties":{"format":{"type":"object","properties":{"type":{"enum":["text","json_object","json_schema","structural_tag"]},"schema":{"type":"object"}}}}})",
      ReadText},
-    {"reasoning", R"({"type":"object","properties":{"effort":{"type":"string"}}})", ReadReasoning},
+    {"reasoning", R"({"type":"object","properties":{"effort":{"type":"string","minLength":1}}})",
+     ReadReasoning},
     {"tools",
      R"({"type":"array","items":{"type":"object","properties":{"type":{"const":"function"},"name":{"type":"string"},"parameters":{"type":"object"},"strict":{"type":"boolean"}},"required":["name"]}})",
      ReadFunctions},
     {"tool_choice",
-     R"({"anyOf":[{"enum":["none","auto","required"]},{"type":"object","properties":{"type":{"const":"function"},"name":{"type":"string"}},"required":["type","name"]}]})",
+     R"({"anyOf":[{"enum":["none","auto","required"]},{"type":"object","properties":{"type":{"const":"function"},"name":{"type":"string","minLength":1}},"required":["type","name"]}]})",
      ReadFunctionChoice},
     {"parallel_tool_calls", R"({"type":"boolean"})", ReadOfTools},
     {"include", R"({"type":"array","items":{"type":"string"}})", ReadInclude},
@@ -205,7 +214,7 @@ constexpr DraftField kResponsesFields[] = {
     {"include_reasoning", R"({"type":"boolean"})", ReadOfTools},
     {"separate_reasoning", R"({"type":"boolean"})", ReadOfTools},
     {"stop",
-     R"({"anyOf":[{"type":"string"},{"type":"array","items":{"type":"string"},"maxItems":16}]})",
+     R"({"anyOf":[{"type":"string","minLength":1},{"type":"array","items":{"type":"string","minLength":1},"maxItems":16}]})",
      ReadStop},
     {"previous_response_id", "",
      [](Draft&, const RequestValue& v) { RefuseUnsupported(v, kNoState); }},

@@ -50,10 +50,13 @@ void ReadReasoning(ThinkingInput& to, const RequestValue& value) {
     } else if (field == "exclude") {
       to.excludes_reasoning = part.Boolean();
     } else if (field == "enabled") {
-      part.Boolean();
+      to.reasons = part.Boolean();
     } else {
       const bool is_none = part.type() == json_type::string && part.Text() == "none";
-      if (is_none) return;
+      if (is_none) {
+        to.reasons = false;
+        return;
+      }
       ThrowUnsupported("reasoning",
                        "reasoning.max_tokens bounds it, and chat_template_kwargs has "
                        "what the chat template reads");
@@ -79,7 +82,10 @@ void ReadThinking(ThinkingInput& to, const RequestValue& value) {
       part.Skip();
     }
   });
-  if (type == "disabled" && !has_budget) return;
+  if (type == "disabled" && !has_budget) {
+    to.reasons = false;
+    return;
+  }
   if (type != "enabled" || !has_budget) {
     ThrowUnsupported("thinking",
                      "it is {\"type\": \"enabled\", \"budget_tokens\": N}, and "
@@ -96,7 +102,10 @@ bool IsThinkingField(std::string_view name) {
 void ReadThinkingField(ThinkingInput& to, const RequestValue& value) {
   const bool has_parts = value.name() == "reasoning" || value.name() == "thinking";
   if (!has_parts) return Set(to, value, -1);
-  if (value.type() == json_type::boolean && !value.Boolean()) return;
+  if (value.type() == json_type::boolean && !value.Boolean()) {
+    to.reasons = false;
+    return;
+  }
   if (value.name() == "reasoning" && value.type() == json_type::object) {
     return ReadReasoning(to, value);
   }

@@ -33,13 +33,15 @@ constexpr RequestField<TokenizeDraft> kTokenizeFields[] = {
     {"return_token_strs", R"({"type":"boolean"})",
      [](TokenizeDraft& to, const RequestValue& v) { to.request.returns_token_strs = v.Boolean(); }},
     {"messages",
-     R"({"type":"array","items":{"type":"object","properties":{"role":{"type":"string"}},"required":["role"]}})",
+     R"({"type":"array","minItems":1,"items":{"type":"object","properties":{"role":{"type":"string"}},"required":["role"]}})",
      kReadTokenizeChat},
     {"add_generation_prompt", R"({"type":"boolean"})", kReadTokenizeChat},
     {"continue_final_message", R"({"type":"boolean"})", kReadTokenizeChat},
     {"chat_template_kwargs", R"({"type":"object"})", kReadTokenizeChat},
-    {"tools", R"()", [](TokenizeDraft&, const RequestValue& v) { RefuseUnsupported(v); }},
-    {"chat_template", R"()", [](TokenizeDraft&, const RequestValue& v) { RefuseUnsupported(v); }},
+    {"tools", R"()",
+     [](TokenizeDraft&, const RequestValue& v) { RefuseUnsupported(Api::kCompletions, v); }},
+    {"chat_template", R"()",
+     [](TokenizeDraft&, const RequestValue& v) { RefuseUnsupported(Api::kCompletions, v); }},
 };
 
 struct DetokenizeDraft {

@@ -103,6 +103,17 @@ std::string JsonOfFlat(dom::object object, const std::string& place, std::string
   return json.append("}}");
 }
 
+void AddUnknownMembers(dom::object object, const FlatTools& flat,
+                       std::vector<std::string>& unknown) {
+  constexpr std::string_view kMembers[] = {"type", "name", "description", "strict"};
+  for (const dom::key_value_pair member : object) {
+    const bool is_known = member.key == flat.parameters_key || member.value.is_null() ||
+                          std::ranges::count(kMembers, member.key) > 0 ||
+                          std::ranges::count(flat.without_effect, member.key) > 0;
+    if (!is_known) AddUnknown(std::string("tools[].").append(member.key), unknown);
+  }
+}
+
 // What a value has, to be read as often as is needed.
 class Parsed {
  public:
@@ -213,7 +224,8 @@ void ReadToolField(ToolRequest& to, const RequestValue& value) {
   }
 }
 
-void ReadFlatTools(ToolRequest& to, const RequestValue& value, const FlatTools& flat) {
+void ReadFlatTools(ToolRequest& to, const RequestValue& value, const FlatTools& flat,
+                   std::vector<std::string>& unknown) {
   Parsed parsed(value);
   to.names = flat.names;
   std::string json;
@@ -224,6 +236,7 @@ void ReadFlatTools(ToolRequest& to, const RequestValue& value, const FlatTools& 
                        "the server runs no tools; its clients run their own, which have a name "
                        "and a schema");
     }
+    AddUnknownMembers(object, flat, unknown);
     Tool tool = ReadFunction(object, place, flat.parameters_key, flat.names);
     json.append(json.empty() ? "[" : ",").append(JsonOfFlat(object, place, flat.parameters_key));
     return tool;

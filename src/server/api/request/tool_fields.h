@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,13 +49,16 @@ struct ToolRequest {
 // Reads the field of that name. Throws ApiFailure and Error.
 void ReadToolField(ToolRequest& to, const RequestValue& value);
 // Reads tools without an object `function`, and gives templates the same ones with it:
-// {"type", "name", "description", `parameters_key`, "strict"}. A type is `type`, or absent.
+// {"type", "name", "description", `parameters_key`, "strict"}. A type is `type`, or absent. Other
+// members are added to `unknown`, but for those of `without_effect`.
 struct FlatTools {
   std::string_view type;
   std::string_view parameters_key;
   ToolFieldNames names;
+  std::span<const std::string_view> without_effect = {};
 };
-void ReadFlatTools(ToolRequest& to, const RequestValue& value, const FlatTools& flat);
+void ReadFlatTools(ToolRequest& to, const RequestValue& value, const FlatTools& flat,
+                   std::vector<std::string>& unknown);
 
 // When all fields are read: a choice without tools, or of none of them, is an error.
 void FinishTools(ToolRequest& tools);

@@ -43,7 +43,8 @@ struct ChoiceEnd {
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  int64_t cached_tokens = -1;  // of the prompts'; -1: not known
+  int64_t cached_tokens = -1;    // of the prompts'; -1: not known
+  int64_t reasoning_tokens = 0;  // of kResponses
 };
 
 // "stop", "tool_calls" or "length".

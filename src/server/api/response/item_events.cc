@@ -44,8 +44,9 @@ void AppendResponse(std::string& out, const ResponseHead& head, std::string_view
   AppendNumber(out, std::max<int64_t>(usage->cached_tokens, 0));
   out.append(R"(,"cache_write_tokens":0},"output_tokens":)");
   AppendNumber(out, usage->completion_tokens);
-  // Tokens of reasoning are not counted apart.
-  out.append(R"(,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":)");
+  out.append(R"(,"output_tokens_details":{"reasoning_tokens":)");
+  AppendNumber(out, usage->reasoning_tokens);
+  out.append(R"(},"total_tokens":)");
   AppendNumber(out, usage->prompt_tokens + usage->completion_tokens);
   out.append("}}");
 }

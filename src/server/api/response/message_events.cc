@@ -21,9 +21,10 @@ std::string_view StopReason(const ChoiceEnd& end) {
 }
 
 std::string EndMembers(const ChoiceEnd& end) {
+  const std::string_view reason = StopReason(end);
   std::string out = R"("stop_reason":")";
-  out.append(StopReason(end)).append(R"(","stop_sequence":)");
-  if (end.stop.empty()) return out.append("null");
+  out.append(reason).append(R"(","stop_sequence":)");
+  if (reason != "stop_sequence") return out.append("null");
   AppendQuoted(out, end.stop);
   return out;
 }
