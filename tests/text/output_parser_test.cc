@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/random.h"
+#include "tests/support/slowdown.h"
 #include "tests/text/output_cases.h"
 
 namespace sluice::test {
