@@ -1,4 +1,4 @@
-// What a request asks of the adjustments, with memory of its own, and its logits behind them.
+// The adjustments of a request, with memory of their own, and its logits after them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Null pointers where the sampler wants something: each is an error that names it.
+// Null pointers where the sampler needs something: each is an error that names it.
 #include <string>
 
 #include "tests/capi/as_c.h"

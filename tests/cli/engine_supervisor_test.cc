@@ -1,4 +1,4 @@
-// A child that ends is started again, at once, then ever later, and never behind a stop.
+// A child that ends is started again, at once, then ever later, and never after a stop.
 #include "cli/engine/engine_supervisor.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 #include "sluice/error.hpp"
 
-// The linker puts this in front of the library's (--wrap).
+// The linker puts this before the library's (--wrap).
 static std::atomic<bool> has_threads = true;
 extern "C" int __real_pthread_create(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
 extern "C" int __wrap_pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
@@ -41,7 +41,7 @@ class Lines {
       changed_.notify_all();
     };
   }
-  // The first so many, within a minute.
+  // The first of them, within a minute.
   std::vector<std::string> First(size_t count) {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(changed_.wait_for(lock, seconds(60), [&] { return lines_.size() >= count; }));
@@ -73,7 +73,7 @@ class Supervised : public testing::Test {
   }
   ~Supervised() override { std::filesystem::remove_all(folder_); }
 
-  // `script` runs behind a line in the file `starts`.
+  // `script` runs after a line in the file `starts`.
   EngineSupervisorOptions Options(const std::string& script) {
     EngineSupervisorOptions options;
     options.command = {"/bin/sh", "-c", "cd \"$0\"; echo x >> starts; " + script, folder_.string()};
@@ -151,7 +151,7 @@ TEST_F(Supervised, SaysWhatThisProcessHasNotToStartItWithAndGoesOn) {
   try {
     std::thread([] {}).join();
     has_threads = true;
-    GTEST_SKIP() << "threads are made behind a library's walls";
+    GTEST_SKIP() << "threads are made inside a library";
   } catch (const std::system_error&) {
     has_threads = true;
   }

@@ -51,7 +51,7 @@ class NpyFileTest : public ::testing::Test {
     return NpyFile(path_);
   }
 
-  // what: behind "FILE: ".
+  // what: after "FILE: ".
   void ExpectRefused(const std::string& bytes, const std::string& what, const std::string& value,
                      const std::string& allowed) const {
     try {
