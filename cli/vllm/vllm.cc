@@ -101,6 +101,18 @@ void AddServerFlagsOfVllm(CLI::App& command, VllmOptions& options) {
   command.add_option("--uds", server.unix_socket, "--unix-socket by vLLM's name of it")
       ->type_name("PATH")
       ->excludes("--unix-socket");
+  CLI::Option* const cert = command
+                                .add_option("--ssl-certfile", options.serve.tls_cert_path,
+                                            "--tls-cert by vLLM's name of it")
+                                ->type_name("FILE")
+                                ->excludes("--tls-cert");
+  CLI::Option* const key =
+      command
+          .add_option("--ssl-keyfile", options.serve.tls_key_path, "--tls-key by vLLM's name of it")
+          ->type_name("FILE")
+          ->excludes("--tls-key")
+          ->needs(cert);
+  cert->needs(key);
   command.add_flag("--enable-auto-tool-choice", options.has_tool_choice,
                    "no effect: it is always on");
   AddThreadsFlag(command, server);
