@@ -25,6 +25,7 @@ import served  # noqa: E402
 # What instructor, langchain-openai, pydantic-ai and litellm need of openai differs: each has its environment.
 CLIENTS = {
     "openai": "openai==3.57.0",
+    "anthropic": "anthropic==2.14.0",
     "instructor": "instructor==1.17.0",
     "langchain-openai": "langchain-openai==1.7.4",
     "pydantic-ai-slim": "pydantic-ai-slim[openai]==2.68.0",

@@ -147,6 +147,30 @@ def openai_calls(url):
         assert second.tool_calls[0].id != first.tool_calls[0].id
         return valid(second.tool_calls[0].function.arguments, WEATHER)
 
+    responding = {"model": MODEL, "extra_body": {"seed": SEED}}
+    flat_tool = {"type": "function", "name": "weather", "parameters": WEATHER, "strict": False}
+
+    def response_stream():
+        with client.responses.stream(**responding, input=ASK, text_format=King) as events:
+            for _ in events:
+                pass
+            return valid(events.get_final_response().output_parsed)
+
+    def response_tools(**more):
+        response = client.responses.create(
+            **responding, tools=[flat_tool], tool_choice={"type": "function", "name": "weather"}, **more)
+        call, = [item for item in response.output if item.type == "function_call"]
+        return response, call
+
+    def response_conversation():
+        asked = [{"role": "user", "content": ASK}]
+        first, call = response_tools(input=asked)
+        _, again = response_tools(input=[
+            *asked, *first.output,
+            {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}])
+        assert again.call_id != call.call_id
+        return valid(again.arguments, WEATHER)
+
     yield "chat.completions.parse(King)", lambda: valid(
         client.chat.completions.parse(**common, response_format=King).choices[0].message.parsed)
     yield "chat.completions.parse(Plain)", lambda: valid(
@@ -164,6 +188,73 @@ def openai_calls(url):
     yield "parse(tools=[pydantic_function_tool])", parsed_tool
     yield "stream(tools=[pydantic_function_tool])", streamed_tool
     yield "a result of a tool, and a second call", conversation
+    yield "responses.parse(King)", lambda: valid(client.responses.parse(
+        **responding, input=ASK, text_format=King).output_parsed)
+    yield "responses.stream(King)", response_stream
+    yield "responses.create(tools, a named function)", lambda: valid(
+        response_tools(input=ASK)[1].arguments, WEATHER)
+    yield "responses: a result of a tool, and a second call", response_conversation
+
+
+def anthropic_calls(url):
+    import anthropic
+
+    client = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
+    tool = {"name": "weather", "input_schema": WEATHER}
+    common = {"model": MODEL, "max_tokens": 400, "messages": MESSAGES, "extra_body": {"seed": SEED}}
+    named = {"tools": [tool], "tool_choice": {"type": "tool", "name": "weather"}}
+
+    def call_of(message):
+        call, = [block for block in message.content if block.type == "tool_use"]
+        assert message.stop_reason == "tool_use" and message.stop_sequence is None, message
+        return call
+
+    def streamed_text():
+        with client.messages.stream(**common, stop_sequences=["."]) as stream:
+            text = "".join(stream.text_stream)
+        final = stream.get_final_message()
+        assert text == final.content[0].text and final.stop_sequence == ".", final
+        return text
+
+    def streamed_tool():
+        with client.messages.stream(**common, **named) as stream:
+            kinds = [event.type for event in stream]
+            final = stream.get_final_message()
+        assert kinds.count("input_json") > 2, kinds
+        return valid(call_of(final).input, WEATHER)
+
+    def conversation(is_error):
+        first = client.messages.create(**common, **named)
+        call = call_of(first)
+        history = [*MESSAGES, {"role": "assistant", "content": first.content},
+                   {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id,
+                                                 "content": "rain", "is_error": is_error}]}]
+        again = call_of(client.messages.create(**{**common, "messages": history}, **named))
+        assert again.id != call.id
+        return valid(again.input, WEATHER)
+
+    def prefill():
+        message = client.messages.create(**{**common, "messages": [
+            *MESSAGES, {"role": "assistant", "content": "The king was"}]})
+        return message.content[0].text
+
+    def counted():
+        count = client.messages.count_tokens(model=MODEL, messages=MESSAGES).input_tokens
+        usage = client.messages.create(**common).usage
+        assert count == usage.input_tokens + usage.cache_read_input_tokens
+        return count
+
+    yield "messages.create(tool_choice=tool)", lambda: valid(
+        call_of(client.messages.create(**common, **named)).input, WEATHER)
+    yield "messages.create(output_config.format)", lambda: valid(client.messages.create(
+        **common, output_config={"format": {"type": "json_schema", "schema": King.model_json_schema()}}
+    ).content[0].text)
+    yield "messages.stream(stop_sequences)", streamed_text
+    yield "messages.stream(tools)", streamed_tool
+    yield "messages: a result of a tool, and a second call", lambda: conversation(False)
+    yield "messages: an error of a tool", lambda: conversation(True)
+    yield "messages: a beginning of the answer", prefill
+    yield "messages.count_tokens", counted
 
 
 def instructor_calls(url):
@@ -323,7 +414,7 @@ def litellm_calls(url):
     yield "hosted_vllm/, response_format=King", lambda: valid(text("hosted_vllm", response_format=King))
 
 
-CLIENTS = {"openai": openai_calls, "instructor": instructor_calls,
+CLIENTS = {"openai": openai_calls, "anthropic": anthropic_calls, "instructor": instructor_calls,
            "langchain-openai": langchain_calls, "pydantic-ai-slim": pydantic_ai_calls,
            "litellm": litellm_calls}
 
