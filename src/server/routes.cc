@@ -53,7 +53,7 @@ HttpResponse WrongMethod(const HttpRequest& head, std::string_view methods) {
   return response;
 }
 
-// Nothing would read it, and who sends it needs no key for most of these routes.
+// Nothing would read it, and most of these routes need no key.
 bool HasBody(const HttpRequest& head) {
   return head.Field("Transfer-Encoding").has_value() ||
          head.Field("Content-Length").value_or("0").find_first_not_of('0') !=

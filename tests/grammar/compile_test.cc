@@ -197,9 +197,10 @@ TEST_F(Refusals, EstimateMasksFromAbove) {
   };
   for (const auto& [kind, text] : grammars) {
     const size_t bytes = compile(kind, text, {});
-    EXPECT_NE(
-        SentenceOf([&] { compile(kind, text, {.mask_bytes = bytes}); }).find("its masks may take"),
-        std::string::npos)
+    EXPECT_NE(SentenceOf([&, kind = kind, &text = text] {
+                compile(kind, text, {.mask_bytes = bytes});
+              }).find("its masks may take"),
+              std::string::npos)
         << text << " takes " << bytes;
   }
 }

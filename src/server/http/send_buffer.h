@@ -29,7 +29,7 @@ class SendBuffer {
   // One send() of all of that, without waiting; a second one only after a signal. `count` is what
   // it took. After kFailed errno says why.
   Sent Send(int fd, size_t& count);
-  // The same in records of TLS, as many as go without waiting.
+  // Writes them as records of TLS, as many as go without waiting.
   Sent Send(TlsSession& tls, size_t& count);
 
   size_t capacity() const { return bytes_.capacity(); }

@@ -82,7 +82,7 @@ void UseKey(SSL_CTX* context, std::string_view text) {
   }
 }
 
-// A client that knows no HTTP/1.1 learns so in the handshake.
+// A client that speaks no HTTP/1.1 learns so in the handshake.
 int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* size,
                    const unsigned char* offered, unsigned offered_size, void*) {
   constexpr std::string_view kHttp = "http/1.1";

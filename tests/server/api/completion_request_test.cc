@@ -528,7 +528,8 @@ TEST(CompletionRequest, DeepNestingIsRefusedInNoTime) {
         {Api::kChat, {"{\"foo\":" + deep + "}", "foo", "64 levels", "json_parse_error"}}};
     for (const auto& [api, bad] : bodies) {
       // A hundred times what it takes; a reader that looks at each bracket's rest takes seconds.
-      EXPECT_TRUE(test::EndsWithin(0.1, [&] { ExpectBadBody(api, bad); })) << bad.param;
+      EXPECT_TRUE(test::EndsWithin(0.1, [&api = api, &bad = bad] { ExpectBadBody(api, bad); }))
+          << bad.param;
     }
   }
 }
