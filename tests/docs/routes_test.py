@@ -62,7 +62,7 @@ class Routes(unittest.TestCase):
             self.assertIn("the list is missing", (source / "reference/http.md").read_text(encoding="utf-8"))
         for method, path, operation in http_reference.routes(self.spec):
             self.assertIn(f"## `{method} {path}`\n\n{operation['summary']}.", text)
-        self.assertIn("| `top_p` | number | (0, 1] | keep the smallest set", text)
+        self.assertIn("| `top_p` | null or number | (0, 1] | keep the smallest set", text)
         self.assertIn("| `prompt` | string or array of integer or array of string", text)
         self.assertIn("Required. |", text)
 
