@@ -15,7 +15,7 @@ namespace sluice::grammar {
 namespace {
 
 constexpr int64_t kMost = int64_t{1} << 50;
-constexpr int64_t kStateBytes = 512;    // of a state besides its lists
+constexpr int64_t kStateBytes = 512;    // of a state without its lists
 constexpr int64_t kMostRepeated = 160;  // 128 states, and those around a counter
 
 int64_t Product(int64_t a, int64_t b) { return b != 0 && a > kMost / b ? kMost : a * b; }
