@@ -15,7 +15,7 @@ namespace sluice::grammar {
 namespace {
 
 constexpr int64_t kMost = int64_t{1} << 50;
-constexpr int64_t kStateBytes = 512;    // of a state besides its lists
+constexpr int64_t kStateBytes = 512;    // of a state without its lists
 constexpr int64_t kMostRepeated = 160;  // 128 states, and those around a counter
 
 int64_t Product(int64_t a, int64_t b) { return b != 0 && a > kMost / b ? kMost : a * b; }
@@ -125,12 +125,14 @@ class Estimate {
           --begin;
         }
         const auto repeated = bodies_.find(body.substr(begin, i - begin));
+        const std::string least(body.substr(i, std::min(body.find(',', i), body.size()) - i));
         size_t end = i;
         const int64_t times = Repeated(body, i, end);
         i = end;
-        // The engine makes the masks of equal rules once.
+        // The engine makes the masks of equal rules once, and a higher count adds a counter alone.
         if (repeated == bodies_.end() ||
-            !seen_.insert(std::string(repeated->second) + " " + std::to_string(times)).second) {
+            !seen_.insert(std::string(repeated->second) + least + " " + std::to_string(times))
+                 .second) {
           continue;
         }
         const bool has_repeats = repeated->second.find('{') != std::string_view::npos;

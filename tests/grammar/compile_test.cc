@@ -162,7 +162,10 @@ TEST_F(Refusals, OfMasksThatMayTakeTooMuch) {
   };
   std::string rules = "root ::= \"a\"";
   std::string schema = R"({"type":"object","properties":{)";
+  std::string lengths = schema;
   for (int i = 0; i < 100; ++i) {
+    lengths += (i == 0 ? "\"p" : ",\"p") + std::to_string(i) +
+               R"(":{"type":"string","minLength":)" + std::to_string(i) + R"(,"maxLength":600})";
     const std::string letters = {static_cast<char>('a' + i % 26), static_cast<char>('a' + i / 26)};
     rules += " [^" + letters + "]{0,600}";
     schema += (i == 0 ? "\"p" : ",\"p") + std::to_string(i) +
@@ -170,6 +173,7 @@ TEST_F(Refusals, OfMasksThatMayTakeTooMuch) {
   }
   expect(GrammarKind::kEbnf, rules);
   expect(GrammarKind::kJsonSchema, schema + "}}");
+  expect(GrammarKind::kJsonSchema, lengths + "}}");
   expect(GrammarKind::kJsonSchema,
          R"({"type":"string","pattern":"^([^b]{0,30}[^c]{0,30}){0,30}$"})");
 }
