@@ -265,7 +265,6 @@ class Refusals(unittest.TestCase):
     def test_flags_that_cannot_be_honoured_are_named(self):
         for words, said in ((["--ssl-ca-certs", "k"], "--ssl-ca-certs is not taken: --tls-cert and"),
                             (["--ssl-keyfile", "k"], "--ssl-certfile"),
-                            (["--ssl-certfile", "/nowhere/c", "--ssl-keyfile", "k"], "/nowhere/c"),
                             (["--headless"], "--headless is not taken"),
                             (["-dp", "2"], "-dp is not taken: write --data-parallel-size"),
                             (["--data-parallel-size=65"], "--data-parallel-size"),
